@@ -66,7 +66,7 @@ def _silent(scenario: Scenario, generator: np.random.Generator, surveys: int) ->
             histogram, known = published[period - 1], drawn.known[period]
             if not isinstance(histogram, Histogram):
                 raise ArithmeticError(f"period {period} of {scenario.name} is not estimable")
-            bounds[row, at] = histogram.basis.bounds() / known.sum()
+            bounds[row, at] = histogram.basis.figures.bounds[0] / known.sum()
             stated[row, at] = intervals(histogram.estimate, 0.95) / known.sum()
             truth[row, at] = known[1:] / known.sum()
     return bounds, stated, truth

@@ -21,18 +21,16 @@ from .accounting import (
     randomizer_curve,
     worst_curve,
 )
-from .changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States, swallows_rows
+from .changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, swallows_rows
 from .errors import BadChangelog, EmptyNode, NotEstimable, StatisticsError
 from .estimate import (
     Attendance,
     Cell,
-    ClosingCell,
     Counts,
     Estimate,
     Floats,
     GroupClosing,
     Indices,
-    NodeCell,
     NodeTally,
     PlanNode,
     StratifiedTallies,
@@ -54,7 +52,7 @@ from .estimation.figures import (
     span_figures,
     window_figures,
 )
-from .estimation.network import GROUND, Network
+from .estimation.network import Network
 from .estimation.of_shares import (
     Difference,
     NumberFigure,
@@ -94,7 +92,6 @@ from .randomizers.counterpart import (
     class_variances,
     counterpart_of,
     merged,
-    one_pair,
     register_counterpart,
 )
 from .randomizers.naming import KaryCounterpart
@@ -131,7 +128,6 @@ from .surveys import (
 __all__ = [
     "ANSWER",
     "ESTIMANDS",
-    "GROUND",
     "MICROSECONDS",
     "MOST_PLANNED_PERIODS",
     "PLANS",
@@ -144,7 +140,6 @@ __all__ = [
     "Cell",
     "ChangeOffers",
     "Changelog",
-    "ClosingCell",
     "Columns",
     "Comparison",
     "Corner",
@@ -169,7 +164,6 @@ __all__ = [
     "Moments",
     "Mutations",
     "Network",
-    "NodeCell",
     "NodeTally",
     "NotEstimable",
     "NumberFigure",
@@ -189,7 +183,6 @@ __all__ = [
     "ShownAs",
     "Smoothing",
     "Solution",
-    "States",
     "StatisticsError",
     "SteadyChanges",
     "StratifiedTallies",
@@ -236,7 +229,6 @@ __all__ = [
     "next_calendar",
     "number_series",
     "offsets",
-    "one_pair",
     "optimal_plan",
     "outage",
     "parse_count",

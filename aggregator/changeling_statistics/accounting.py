@@ -24,7 +24,7 @@ docs/accounting.md, "A joint group".
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -34,18 +34,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from changeling_protocol import (
-    AtMost,
-    AtMostWithin,
     Calendar,
     Constraints,
     Group,
     History,
-    HistoryKernel,
     Randomizer,
     Survey,
     Track,
     agreeing,
-    bound_of,
+    differing_nodes,
     group_cost,
     log_ratio,
     rounded_up,
@@ -206,20 +203,19 @@ MOST_KNOTS = 512
 """At how many points, at most, the highest of several curves is taken."""
 
 
-def grid_interval(compositions: Iterable[CurveCounts]) -> float:
-    """The distance of grid points, in nats, that suits these compositions.
+def grid_interval(composition: CurveCounts) -> float:
+    """The distance of grid points, in nats, that suits a composition, and whatever is made of its curves.
 
     If all losses are multiples of the least one it is that, and nothing is rounded, as for k-RR, whose losses are
     ±ln(a/b) and 0. If not, it is so small that rounding up costs little, and large enough for about MOST_GRID points.
     """
-    every = list(compositions)
-    losses = {abs(loss) for counts in every for curve in counts for loss, _ in atoms(curve)} - {0.0}
+    losses = {abs(loss) for curve in composition for loss, _ in atoms(curve)} - {0.0}
     if not losses:
         return 1.0
     least = min(losses)
     if all(abs(loss / least - round(loss / least)) <= LATTICE_ERROR * loss / least for loss in losses):
         return least
-    return max(least / STEPS_PER_LOSS, max(map(largest_loss, every)) / MOST_GRID)
+    return max(least / STEPS_PER_LOSS, largest_loss(composition) / MOST_GRID)
 
 
 def largest_loss(counts: CurveCounts) -> float:
@@ -335,34 +331,6 @@ class DifferingNodes:
     vanishes: int
     insertions: int = 0
 
-    @property
-    def nodes(self) -> int:
-        """The number of nodes on which they differ in all."""
-        return self.both + self.appears + self.vanishes + self.insertions
-
-
-def track_compositions(track: Track, calendar: Calendar, constraint: Constraints, closed: bool) -> list[DifferingNodes]:
-    """Every composition that two changelogs of an entry can have on a track, but for those that another contains.
-
-    closed: whether the cohort is closed. The first node of a track that starts with the calendar then holds two
-    insertions, and the mutations that are left fall on later nodes.
-    States may differ at every node.
-    """
-    reports = track.reports
-    if not track.reports_changes:
-        return [DifferingNodes(reports, 0, 0)]
-    constraint = bound_of(constraint, track)
-    most = constraint.most_nodes(track.bounds(calendar))
-    if not closed:
-        return divisions(most, reports)
-    if isinstance(constraint, AtMost | AtMostWithin):
-        most = min(constraint.k - 1, most)
-    if track.first > 0:
-        return divisions(most, reports)
-    after_first = divisions(most, reports - 1)
-    with_first = [DifferingNodes(each.both, each.appears, each.vanishes, 1) for each in after_first]
-    return with_first if track.reported is None else with_first + divisions(most, reports)
-
 
 def divisions(most: int, reports: int) -> list[DifferingNodes]:
     """The compositions (s, a, b) with s + a <= κ, s + b <= κ and s + a + b <= N to which nothing can be added.
@@ -379,11 +347,6 @@ def divisions(most: int, reports: int) -> list[DifferingNodes]:
     return maximal
 
 
-def most_differing(track: Track, calendar: Calendar, constraint: Constraints, closed: bool) -> int:
-    """The most nodes that an entry reports on a track on which two of its changelogs can differ."""
-    return max(each.nodes for each in track_compositions(track, calendar, constraint, closed))
-
-
 MOST_COMPOSITIONS = 128
 """With more compositions than that, kinds of nodes are taken for one another, which gives a looser bound."""
 MOST_PAIRED = 400
@@ -396,13 +359,17 @@ KindCurves: TypeAlias = dict[PairKind, PrivacyCurve]
 def worst_compositions(track: Track, calendar: Calendar, constraint: Constraints, closed: bool) -> list[CurveCounts]:
     """The compositions of a track that can be the worst at some ε, each as numbers of independent reports by curve.
 
-    Those that another one covers at every ε are left out, and those with equal curves are one. If more than
-    MOST_COMPOSITIONS are left, several kinds of nodes all get the least curve above theirs, which is a looser bound.
+    closed: whether the cohort is closed.
+    States may differ at every node. Compositions that another one covers at every ε are left out, and those with equal
+    curves are one. If more than MOST_COMPOSITIONS are left, several kinds of nodes all get the least curve above
+    theirs, which is a looser bound.
     """
     kinds = {kind: node_curve(track.randomizer, kind) for kind in PairKind}
-    compositions = track_compositions(track, calendar, constraint, closed)
+    compositions = [DifferingNodes(track.reports, 0, 0)]
     if track.reports_changes:
-        compositions = _uncovered(compositions, kinds)
+        ways = differing_nodes(track, calendar, constraint, closed)
+        every = [replace(each, insertions=int(first)) for first, most, left in ways for each in divisions(most, left)]
+        compositions = _uncovered(every, kinds)
     by_curve = _by_curve(compositions, kinds)
     for alike in ((PairKind.APPEARS, PairKind.VANISHES), (PairKind.MUTATIONS, PairKind.APPEARS, PairKind.VANISHES)):
         if len(by_curve) > MOST_COMPOSITIONS:
@@ -467,20 +434,14 @@ def joint_curve(group: Group) -> PrivacyCurve:
     Raises ValueError if the group is not joint.
     """
     if isinstance(group.joint, History):
-        return _history_curve(group.histories)
-    kernel = group.kernel
-    odds, mean = kernel.joint.odds, kernel.density([0] * len(group.tracks), 0)
-    low = _only_one_reaches(group) / mean
+        odds, count = group.joint.odds, group.histories.possible.count
+        low = Fraction(odds.other, odds.favoured + (count - 1) * odds.other) if count > 1 else Fraction(0)
+    else:
+        odds, kernel = group.kernel.joint.odds, group.kernel
+        low = _only_one_reaches(group) / kernel.density([0] * len(group.tracks), 0)
     high = low * Fraction(odds.favoured, odds.other)
     alike = 1 - high - low
-    return curve_of([(high, low), *([(alike, alike)] if alike else []), (low, high)])
-
-
-def _history_curve(kernel: HistoryKernel) -> PrivacyCurve:
-    a, b, count = kernel.odds.favoured, kernel.odds.other, kernel.possible.count
-    total = a + (count - 1) * b
-    high, low, others = Fraction(a, total), Fraction(b, total), Fraction((count - 2) * b, total)
-    return SILENT if count == 1 else curve_of([(high, low), *([(others, others)] if others else []), (low, high)])
+    return curve_of(each for each in ((high, low), (alike, alike), (low, high)) if any(each))
 
 
 def _only_one_reaches(group: Group) -> Fraction:
@@ -600,7 +561,7 @@ def group_distribution(
     """
     if group.joint is not None:
         curve = joint_curve(group)
-        return distribution(curve, grid_interval([{curve: 1}]))
+        return distribution(curve, grid_interval({curve: 1}))
     tracks = Counter(group.tracks)
     compositions = {track: worst_compositions(track, calendar, constraint, closed) for track in tracks}
     interval = _common_interval([(compositions[track], count) for track, count in tracks.items()])
@@ -620,4 +581,4 @@ def _common_interval(tracks: Sequence[tuple[Sequence[CurveCounts], int]]) -> flo
             largest |= Counter(counts)
         for curve, reports in largest.items():
             together[curve] += reports * count
-    return grid_interval([together])
+    return grid_interval(together)

@@ -185,18 +185,16 @@ def freezing_shown(figures: Figures, showing: ShownAs) -> Mapping[int, Plain]:
     }
 
 
-def series_shown(
-    solution: Solution, until: int, showing: ShownAs, *, covariance: bool = False, frozen: Solution | None = None
-) -> Plain:
+def series_shown(solution: Solution, until: int, showing: ShownAs, *, frozen: Solution | None = None) -> Plain:
     """The histograms of the periods 1 to `until`, with their head.
 
-    covariance: whether covariances are wanted. frozen: of the freezing question about this one, if it is asked.
+    frozen: of the freezing question about this one, if it is asked.
     Raises ValueError outside the calendar.
     """
     figures, gaps = histogram_figures(solution, until)
     if frozen is not None:
         showing = replace(showing, freezing=freezing_shown(histogram_figures(frozen, until)[0], showing))
-    return many_shown(solution, until, figures, gaps, showing, covariance=covariance)
+    return many_shown(solution, until, figures, gaps, showing)
 
 
 def many_shown(
@@ -258,11 +256,7 @@ def rows_shown(
 
 
 def _gap(survey: Survey, gap: Gap, windows: bool) -> Plain:
-    missing = gap.missing and {
-        "track": gap.missing.track,
-        "start": gap.missing.node.start,
-        "end": gap.missing.node.end,
-    }
+    missing = gap.missing and {"track": gap.missing.track, "start": gap.missing.node.start, "end": gap.missing.node.end}
     return {**_when(survey, gap.span, windows), "values": None, "missing": missing}
 
 

@@ -23,7 +23,18 @@ from math import comb, exp, inf, log, prod, sqrt
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Calendar, Constraints, Group, History, Survey, Track, group_cost, rounded_up
+from changeling_protocol import (
+    Calendar,
+    Constraints,
+    Group,
+    History,
+    Losses,
+    Survey,
+    Track,
+    group_cost,
+    rounded_up,
+    track_cost,
+)
 
 from .accounting import (
     LEAST_DELTA,
@@ -34,7 +45,6 @@ from .accounting import (
     epsilon_at,
     from_knots,
     group_epsilon,
-    most_differing,
     symmetric_deltas,
 )
 from .estimate import Floats
@@ -218,7 +228,8 @@ def differing_rounds(group: Group, calendar: Calendar, constraint: Constraints, 
     """
     if group.joint is not None:
         raise ValueError("the rounds of a joint group depend on each other: only its whole transcript can be counted")
-    differing = {track: most_differing(track, calendar, constraint, closed) for track in group.tracks}
+    each = Losses.alike(Decimal(1))
+    differing = {track: int(track_cost(track, calendar, constraint, closed, each)) for track in group.tracks}
     forms = _forms(group)
     if all(len(tracks) == 1 for tracks in forms):
         apart: Counter[Round] = Counter()

@@ -52,6 +52,7 @@ __all__ = [
     "FALSE_ALARM",
     "RandomizerContract",
     "expected_covariance",
+    "log_from_below",
     "matrices",
     "name",
     "one_report",
@@ -59,7 +60,6 @@ __all__ = [
     "questions",
     "transcripts",
     "worst_of_laws",
-    "worst_of_one_life",
     "worst_of_two_lives",
 ]
 
@@ -119,7 +119,7 @@ class RandomizerContract:
             (losses.vanishes, still, mutations),
             (losses.insertions, insertions, insertions),
         ]:
-            excess = stated - _log_from_below(_worst_fraction(randomizer, above, below))
+            excess = stated - log_from_below(_worst_fraction(randomizer, above, below))
             assert 0 <= excess < Decimal("1e-40")
 
     def test_inputs_outside_the_space_are_refused_without_being_shown(self, small_one: Any) -> None:
@@ -166,43 +166,24 @@ class RandomizerContract:
         with pytest.raises(ValueError, match="numbered"):
             counterpart.report_covariance(space.size)
 
-    def test_values_and_covariance_are_unbiased_for_two_entries_at_once(self, small_one: Any) -> None:
-        """Over every outcome of two entries' reports, with exact probabilities."""
-        if small_one.symbols > 10:
-            pytest.skip("too many outcomes")
-        P, M = matrices(small_one)
-        counterpart, inputs = counterpart_of(small_one), possible(small_one.space)
-        outcomes = {
-            pair: histogram_change(counterpart.tally(np.array(pair, np.uint64)), small_one)
-            for pair in product(range(small_one.symbols), repeat=2)
-        }
-        decoded = np.array([estimate.values for estimate in outcomes.values()])
-        for u, v in [(inputs[0], inputs[-1]), (inputs[-1], inputs[-1]), (inputs[len(inputs) // 2], inputs[-1])]:
-            chances = np.array([P[o, u] * P[p, v] for o, p in outcomes])
-            truth = M[:, u] + M[:, v]
-            np.testing.assert_allclose(chances @ decoded, truth, atol=1e-9)
-            exact = _covariance_around(decoded, chances, truth)
-            expected = sum(chance * e.covariance for chance, e in zip(chances, outcomes.values(), strict=True))
-            if next(iter(outcomes.values())).upper_bound:
-                assert np.linalg.eigvalsh(expected - exact)[0] > -1e-9
-            else:
-                np.testing.assert_allclose(expected, exact, atol=1e-9 * max(1, abs(exact).max()))
-
-    def test_nodes_decoded_at_once_are_decoded_as_each_is(self, randomizer: Any) -> None:
-        """Values and covariances; and what tells who changed is unbiased for that, where it is told."""
+    def test_what_nodes_decode_to_is_the_sum_of_their_reports_one_by_one_or_at_once(self, randomizer: Any) -> None:
+        """Values and covariances: so those of many entries are as unbiased as those of one. What tells who changed is
+        unbiased for that, where it is told."""
         generator, counterpart = np.random.default_rng(3), counterpart_of(randomizer)
-        drawn = [generator.integers(0, randomizer.symbols, 200).astype(np.uint64) for _ in range(3)]
-        tallies = [counterpart.tally(symbols) for symbols in drawn]
-        decoded = counterpart.estimates(tallies)
-        for at, tally in enumerate(tallies):
-            alone = counterpart.estimate(tally)
-            np.testing.assert_allclose(decoded.values[at], alone.values, atol=1e-8)
-            np.testing.assert_allclose(decoded.covariances[at], alone.covariance, rtol=1e-9, atol=1e-8)
-            assert decoded.upper_bound == alone.upper_bound
-        P, M = matrices(randomizer)
         each = counterpart.estimates(
             [counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols)]
         )
+        drawn = [generator.integers(0, randomizer.symbols, 200).astype(np.uint64) for _ in range(3)]
+        tallies = [counterpart.tally(symbols) for symbols in drawn]
+        decoded = counterpart.estimates(tallies)
+        for at, (symbols, tally) in enumerate(zip(drawn, tallies, strict=True)):
+            alone, told = counterpart.estimate(tally), symbols.astype(np.intp)
+            for values in (decoded.values[at], each.values[told].sum(0)):
+                np.testing.assert_allclose(values, alone.values, atol=1e-8)
+            for covariance in (decoded.covariances[at], each.covariances[told].sum(0)):
+                np.testing.assert_allclose(covariance, alone.covariance, rtol=1e-9, atol=1e-8)
+            assert decoded.upper_bound == alone.upper_bound
+        P, M = matrices(randomizer)
         for u in possible(randomizer.space):
             if each.products is not None:
                 expected = np.einsum("o,oyz->yz", P[:, u], each.products)
@@ -359,13 +340,6 @@ def _worst_fraction(randomizer: Randomizer, above: Iterable[int], below: Iterabl
     return max((Fraction(row[u], row[v]) for row in rows for u in above for v in below), default=Fraction(1))
 
 
-def _covariance_around(decoded: Floats, chances: Floats, truth: Floats) -> Floats:
-    """Covariance of decoded values, a row per outcome, with these chances."""
-    away = decoded - truth
-    covariance: Floats = (away * chances[:, None]).T @ away
-    return covariance
-
-
 def expected_covariance(counterpart: Counterpart[Any]) -> bool:
     """Check one report, enumerated for every true input; returns whether its covariance is labelled as a bound.
 
@@ -379,7 +353,8 @@ def expected_covariance(counterpart: Counterpart[Any]) -> bool:
     decoded = np.array([estimate.values for estimate in estimates])
     for u in possible(randomizer.space):
         expected = sum(P[o, u] * estimate.covariance for o, estimate in enumerate(estimates))
-        exact = _covariance_around(decoded, P[:, u], M[:, u])
+        away = decoded - M[:, u]
+        exact = (away * P[:, u, None]).T @ away
         scale = max(1, abs(exact).max())
         np.testing.assert_allclose(decoded.T @ P[:, u], M[:, u], atol=1e-10)
         np.testing.assert_allclose(counterpart.report_covariance(u), exact, atol=1e-9 * scale)
@@ -391,18 +366,18 @@ def expected_covariance(counterpart: Counterpart[Any]) -> bool:
 
 
 class _Coins:
-    """One integer. `asked` keeps what each draw was to be below."""
+    """One integer, for every draw. `asked` keeps what each draw was to be below."""
 
     def __init__(self, drawn: int) -> None:
-        self._drawn, self.asked = drawn, list[int]()
+        self.drawn, self.asked = drawn, list[int]()
 
     def below(self, n: int) -> int:
         """The integer."""
         self.asked.append(n)
-        return self._drawn
+        return self.drawn
 
 
-def _log_from_below(ratio: Fraction) -> Decimal:
+def log_from_below(ratio: Fraction) -> Decimal:
     """ln of a ratio, less 1e-60: what a charge that is rounded up must never be below."""
     with localcontext(prec=90):
         return Decimal(ratio.numerator).ln() - Decimal(ratio.denominator).ln() - Decimal("1e-60")
@@ -444,23 +419,13 @@ def transcripts(group: Group, asked: Sequence[Question], memory: Memory | None =
 @cache
 def _outcomes(group: Group, place: int, true: int, memory: Memory | None) -> dict[int, tuple[Fraction, Memory | None]]:
     """Each symbol that a device may send for a node, with its probability, and what the entry remembers after it."""
-    trying = _TriedCoins()
-    drawn = [respond(group, place, true, memory, trying)]
-    drawn += [respond(group, place, true, memory, trying) for trying.drawn in range(1, trying.total)]
+    coins = _Coins(0)
+    drawn = [respond(group, place, true, memory, coins)]
+    (total,) = coins.asked
+    drawn += [respond(group, place, true, memory, coins) for coins.drawn in range(1, total)]
     left = dict(drawn)
     counted = Counter(symbol for symbol, _ in drawn)
-    return {symbol: (Fraction(count, trying.total), left[symbol]) for symbol, count in counted.items()}
-
-
-class _TriedCoins:
-    """Gives the integer that is tried, and notes how many there are."""
-
-    drawn, total = 0, 0
-
-    def below(self, n: int) -> int:
-        """The integer that is tried."""
-        self.total = n
-        return self.drawn
+    return {symbol: (Fraction(count, total), left[symbol]) for symbol, count in counted.items()}
 
 
 def worst_of_laws(laws: Iterable[Mapping[tuple[int, ...], Fraction]]) -> Fraction:
@@ -472,14 +437,6 @@ def worst_of_laws(laws: Iterable[Mapping[tuple[int, ...], Fraction]]) -> Fractio
             most[sent] = max(chance, most.get(sent, chance))
             least[sent] = min(chance, least.get(sent, chance))
     return max(most[sent] / least[sent] for sent in most)
-
-
-def worst_of_one_life(group: Group, changelogs: Iterable[Sequence[int]]) -> Fraction:
-    """The largest ratio of the probabilities of all that an entry sends, over every pair of these changelogs."""
-    return worst_of_laws(
-        {sent: chance for sent, (chance, _) in transcripts(group, questions(group, states)).items()}
-        for states in changelogs
-    )
 
 
 def worst_of_two_lives(group: Group, changelogs: Sequence[Sequence[int]]) -> Fraction:

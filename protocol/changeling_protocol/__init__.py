@@ -13,14 +13,13 @@ from .calendar import (
     Node,
     UnixMilliseconds,
     UnixSeconds,
-    cadence,
     cover,
     format_duration,
     format_instant,
     parse_duration,
     parse_instant,
 )
-from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .cost import Constraints, differing_nodes, group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_JOINT_BITS, MOST_SCORE, Joint, Kernel, agreeing
@@ -48,7 +47,6 @@ from .questions import (
     ExpectedChanges,
     Hybrid,
     Question,
-    Rounded,
     TimeBounded,
     most_span,
 )
@@ -79,12 +77,10 @@ from .randomizers.interface import (
     symbol_bytes,
     upwards,
 )
-from .randomizers.kary import BasedResponse, KaryChange, KaryResponse
-from .randomizers.other import MOST_BITS, CustomResponse, UnaryEncoding
+from .randomizers.kary import MOST_BITS, BasedResponse, CustomResponse, KaryChange, KaryResponse, UnaryEncoding
 from .randomizers.subsets import BALANCED, SignedSubset, SignVectors, SubsetSelection, arrangements
 from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
 from .survey import (
-    OFFSET,
     ONLY,
     Breakdown,
     EarlyEnd,
@@ -103,7 +99,6 @@ from .upload import (
     SEAL_BYTES,
     STANDING_BYTES,
     Closing,
-    EnvelopeHead,
     Refusal,
     RefusalCounts,
     Report,
@@ -150,7 +145,6 @@ __all__ = [
     "MOST_SPANNED_PERIODS",
     "MOST_TIMES",
     "MOST_TRACKS",
-    "OFFSET",
     "OFFSETS",
     "ONLY",
     "SEAL_BYTES",
@@ -174,7 +168,6 @@ __all__ = [
     "EarlyEnd",
     "Edition",
     "EntryNumber",
-    "EnvelopeHead",
     "ExpectedChanges",
     "Fields",
     "Group",
@@ -204,7 +197,6 @@ __all__ = [
     "ReleasePlan",
     "Report",
     "ResultsKey",
-    "Rounded",
     "SealingKey",
     "SignVectors",
     "SignedSubset",
@@ -228,8 +220,6 @@ __all__ = [
     "agreeing",
     "arrangements",
     "authority_key",
-    "bound_of",
-    "cadence",
     "check_answers",
     "closings",
     "column_bytes",
@@ -237,6 +227,7 @@ __all__ = [
     "cover",
     "decode",
     "decode_upload",
+    "differing_nodes",
     "draw_closing_id",
     "draw_nodes",
     "edition_id",

@@ -142,11 +142,6 @@ def parse_duration(text: str, *, months: bool = False) -> int:
     return seconds
 
 
-def cadence(width: int, first: int, last: int) -> list[Node]:
-    """The nodes of one width in a row that lie inside the periods (first, last]."""
-    return [Node(s, s + width) for s in range(first, last - width + 1, width)]
-
-
 def cover(span: Node, widths: Iterable[int]) -> list[Node]:
     """The fewest nodes, left to right, whose union is `span`, from hierarchies aligned to period 0.
 

@@ -62,26 +62,41 @@ def check_limits(history: History, calendar: Calendar, constraint: Constraint, c
         raise ValueError(f"the histories of this survey have the limits {limits}, the group has {history.limits}")
 
 
-def track_cost(track: Track, calendar: Calendar, constraint: Constraints, closed: bool = False) -> Decimal:
-    """The cost of one track.
+def track_cost(
+    track: Track, calendar: Calendar, constraint: Constraints, closed: bool = False, losses: Losses | None = None
+) -> Decimal:
+    """The cost of one track, on which two changelogs may differ in the ways of `differing_nodes`.
 
-    On a track of states two changelogs may differ at every node that is reported. In a closed cohort the first node of
-    a track that begins with the calendar holds everybody's insertion, which costs L_ii once; the other mutations lie
-    in the other nodes.
+    losses: of one report; None for those of the track's randomizer.
     """
-    losses, reports, constraint = track.randomizer.losses, track.reports, bound_of(constraint, track)
+    losses = losses or track.randomizer.losses
+    with upwards():
+        return max(
+            node_cost(losses, most, reports) + (losses.insertions if inserted else 0)
+            for inserted, most, reports in differing_nodes(track, calendar, constraint, closed)
+        )
+
+
+def differing_nodes(
+    track: Track, calendar: Calendar, constraint: Constraints, closed: bool
+) -> list[tuple[bool, int, int]]:
+    """The ways in which two changelogs may differ on a track: (whether by their insertions, κ, N).
+
+    Each has mutations, or another state, on κ at most of N reported nodes; in a closed cohort the first node of a
+    track that begins with the calendar holds everybody's insertion, beside these, unless others are drawn.
+    """
+    reports = track.reports
     if not track.reports_changes:
-        return node_cost(losses, reports, reports)
+        return [(False, reports, reports)]
+    constraint = bound_of(constraint, track)
     most = constraint.most_nodes(track.bounds(calendar))
     if not closed:
-        return node_cost(losses, most, reports)
+        return [(False, most, reports)]
     most = _most_later(constraint, most)
-    without_first = node_cost(losses, most, reports)
+    with_first, without = (True, most, reports - 1), (False, most, reports)
     if track.first > 0:
-        return without_first
-    with upwards():
-        with_first = losses.insertions + node_cost(losses, most, reports - 1)
-    return with_first if track.reported is None else max(with_first, without_first)
+        return [without]
+    return [with_first] if track.reported is None else [with_first, without]
 
 
 def most_telling(track: Track, calendar: Calendar, constraint: Constraints, closed: bool = False) -> int:

@@ -4,14 +4,14 @@ A plan is a set of groups; an entry draws one group, once, and reports on all tr
 hierarchy is one group of nested change tracks; a panel is a group with a state track.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, NewType, TypeAlias
 
-from .calendar import Calendar, Node, cadence
+from .calendar import Calendar, Node
 from .histories import History, HistoryKernel, HistoryState, PossibleHistories
 from .joint import MOST_JOINT_BITS, MOST_STEPS, Joint, Kernel, agreeing
 from .randomizers.interface import Coins, Odds, Randomizer, randomizer_as_fields, randomizer_from_fields
@@ -77,8 +77,9 @@ class Track:
         return self.randomizer.space.reports_changes
 
     def nodes(self) -> list[Node]:
-        """All its nodes, in order."""
-        return cadence(self.width, self.first, self.last)
+        """All its nodes, in order: those that lie whole in (first, last]."""
+        ends = range(self.first + self.width, self.last + 1, self.width)
+        return [Node(end - self.width, end) for end in ends]
 
     def node_numbers(self) -> list[NodeNumber]:
         """The numbers of all its nodes, rising."""
@@ -197,10 +198,9 @@ def _at_marginal_odds(tracks: Sequence[Track], joint: Joint) -> tuple[Track, ...
     kernel = _kernel(tracks, joint)
     known = {kind: kernel.marginal(place) for place, kind in enumerate(kernel.kinds)}
     marginals = [known[kind] for kind in kernel.kinds]
-    if (
-        silent := next((place for place, odds in enumerate(marginals) if odds.favoured == odds.other), None)
-    ) is not None:
-        raise ValueError(f"track {silent} of the joint group says nothing: its weight never decides the threshold")
+    for place, odds in enumerate(marginals):
+        if odds.favoured == odds.other:
+            raise ValueError(f"track {place} of the joint group says nothing: its weight never decides the threshold")
     return tuple(
         replace(track, randomizer=agreeing(track.randomizer).at_odds(odds))
         for track, odds in zip(tracks, marginals, strict=True)
@@ -319,15 +319,11 @@ def draw_nodes(track: Track, coins: Coins) -> list[NodeNumber]:
     """The numbers of the nodes an entry reports on a track: all, or a uniform subset (Floyd 1987), rising."""
     if track.reported is None:
         return track.node_numbers()
-    chosen: list[NodeNumber] = []
+    chosen: set[NodeNumber] = set()
     for top in range(track.count - track.reported + 1, track.count + 1):
         number = NodeNumber(1 + coins.below(top))
-        at = bisect_left(chosen, number)
-        if at < len(chosen) and chosen[at] == number:
-            chosen.append(NodeNumber(top))
-        else:
-            chosen.insert(at, number)
-    return chosen
+        chosen.add(NodeNumber(top) if number in chosen else number)
+    return sorted(chosen)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

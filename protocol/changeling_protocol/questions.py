@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
-from typing import Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeGuard
 
 from .calendar import LAST_INSTANT
 from .randomizers.interface import MICRO, check_answers
@@ -28,10 +28,22 @@ MOST_CLASSES = 16
 """The most classes of a hybrid constraint: each is asked at every mutation, and for every track of a survey."""
 
 
+class _Bound:
+    """A bound by numbers, which stand in a survey's signed bytes under their names, with its kind."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def as_fields(self) -> Fields:
+        """The constraint in a survey's signed bytes."""
+        return {"kind": self.kind, **as_terms(self)}
+
+
 @dataclass(frozen=True, slots=True)
-class AtMost:
+class AtMost(_Bound):
     """At most k mutations in the entry's life."""
 
+    kind: ClassVar[str] = "at-most"
     k: int
 
     def __post_init__(self) -> None:
@@ -54,15 +66,12 @@ class AtMost:
         """
         return min(self.k, len(bounds) - 1)
 
-    def as_fields(self) -> Fields:
-        """The constraint in a survey's signed bytes."""
-        return {"kind": "at-most", "k": self.k}
-
 
 @dataclass(frozen=True, slots=True)
-class TimeBounded:
+class TimeBounded(_Bound):
     """All mutations within B seconds of the first, both ends included."""
 
+    kind: ClassVar[str] = "time-bounded"
     seconds: int
 
     def __post_init__(self) -> None:
@@ -79,15 +88,12 @@ class TimeBounded:
         """MostSpan: as many as a window of B seconds can meet."""
         return most_span(bounds, self.seconds)
 
-    def as_fields(self) -> Fields:
-        """The constraint in a survey's signed bytes."""
-        return {"kind": "time-bounded", "seconds": self.seconds}
-
 
 @dataclass(frozen=True, slots=True)
-class AtMostWithin:
+class AtMostWithin(_Bound):
     """At most k mutations, and all of them within B seconds of the first, both ends included."""
 
+    kind: ClassVar[str] = "at-most-within"
     k: int
     seconds: int
 
@@ -102,10 +108,6 @@ class AtMostWithin:
     def most_nodes(self, bounds: Sequence[int]) -> int:
         """The smaller of k and MostSpan."""
         return min(self.k, most_span(bounds, self.seconds))
-
-    def as_fields(self) -> Fields:
-        """The constraint in a survey's signed bytes."""
-        return {"kind": "at-most-within", "k": self.k, "seconds": self.seconds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +139,8 @@ Constraint: TypeAlias = AtMost | TimeBounded | AtMostWithin | Hybrid
 """A bound on the mutations of one entry. A value, so that it can be the key of a cache."""
 
 
-_ALONE: dict[str, type[AtMost | TimeBounded | AtMostWithin]] = {
-    "at-most": AtMost,
-    "time-bounded": TimeBounded,
-    "at-most-within": AtMostWithin,
-}
+_KINDS: tuple[type[AtMost | TimeBounded | AtMostWithin], ...] = AtMost, TimeBounded, AtMostWithin
+_ALONE = {kind.kind: kind for kind in _KINDS}
 
 
 def constraint_from_fields(fields: Fields) -> Constraint:

@@ -243,13 +243,8 @@ def expected_moments(answers: int, expected: ExpectedChanges, periods: int) -> M
 
 def shares_there(expected: ExpectedChanges, times: Indices) -> Floats:
     """The share of entries that are expected to have an answer by some times; 0 is the calendar's start."""
-    shares: Floats = _all_shares(expected, int(times.max(initial=0)))[times]
-    return shares
-
-
-@lru_cache(maxsize=64)
-def _all_shares(expected: ExpectedChanges, last: int) -> Floats:
-    return np.array([expected.share_changed(0, time) if time else 0.0 for time in range(last + 1)])
+    without = (1 - expected.first / MICRO) * (1 - expected.later / MICRO) ** np.maximum(times - 1, 0)
+    return np.where(times > 0, 1.0 - without, 0.0)
 
 
 def persistence(answers: int, expected: ExpectedChanges) -> float:

@@ -42,7 +42,8 @@ class Figures:
     variances: shape (k, z), in entries squared, of `Estimate.covariance` the diagonal.
     curve: the variances at every value that may be true, shape (k, z).
     upper_bound: whether those are upper bounds, shape (k,).
-    bounds: ends that hold whatever the silent are like, as those of `Basis`, shape (k, z, 2).
+    bounds: ends that hold whatever the silent are like, shape (k, z, 2). They cover what those who are heard hold with
+    the probability LEVEL.
     influence: by how much one more entry, with any reports on all nodes of its group, can move each value at most,
     shape (k, z), in entries.
     known_until: the last closing that each hangs on, shape (k,).
@@ -156,29 +157,14 @@ class Basis:
         return self.solution.used(self.plus)
 
     @property
-    def known_until(self) -> int:
-        """The last period whose closing the estimate may hang on."""
-        if not self.solution.retrospective:
-            return self.plus
-        return int(np.flatnonzero(self.solution.releases.enrolment.heard).max(initial=0))
-
-    @property
     def enrolled(self) -> int:
         """How many entries were heard of by then; a histogram is about so many."""
         return round(float(self.solution.releases.enrolment.enrolled[self.solution.known_until(self.plus)]))
 
     @property
-    def heard(self) -> int:
-        """How many of them were heard as the last period closed that anybody reported, up to that of the estimate."""
-        return round(float(self.solution.releases.enrolment.latest[self.plus]))
-
-    def bounds(self) -> Floats:
-        """Lower and upper ends for each answer that hold whatever the silent are like, shape (z, 2), in entries.
-
-        They cover what those who are heard hold with the probability LEVEL.
-        """
-        bounds: Floats = span_figures(self.solution, Node(0, self.plus))[0].bounds[0]
-        return bounds
+    def figures(self) -> Figures:
+        """Of this one span: who is silent, and what holds whatever they are like."""
+        return span_figures(self.solution, Node(0, self.plus))[0]
 
 
 def _times(solution: Solution, spans: Sequence[Node]) -> tuple[Indices, Indices, Indices]:
@@ -259,15 +245,7 @@ def _of_block(solution: Solution, spans: Sequence[Node], weights: Floats) -> tup
             common, bounded = _sampled(solution, weights, until)
     of_all = known.enrolment.enrolled[until]
     weighed = Weighed(
-        weights,
-        plus,
-        minus,
-        until,
-        of_all,
-        values,
-        responses,
-        common,
-        bounded | solution.everybody_reports,
+        weights, plus, minus, until, of_all, values, responses, common, bounded | solution.everybody_reports
     )
     curve = variance_curves(known, weighed, sampling, everybody=solution.everybody_reports)
     bounds, influence = _bounds(solution, spans, weights), influences(known, np.abs(weights))
@@ -288,7 +266,7 @@ def _sampled(
 
 
 def _bounds(solution: Solution, spans: Sequence[Node], weights: Floats) -> Floats:
-    """The bounds of `Basis.bounds`, shape (k, z, 2)."""
+    """The ends that hold whatever the silent are like, shape (k, z, 2)."""
     known, enrolment = solution.releases, solution.releases.enrolment
     end, (plus, minus, until) = known.network.end, _times(solution, spans)
     scale = enrolment.scales[until][:, None]
@@ -368,11 +346,6 @@ class Histogram:
     period: int
     estimate: Estimate
     basis: Basis
-
-    @property
-    def nodes(self) -> Sequence[UsedNode]:
-        """The nodes that the estimate is made of, by the time of their end."""
-        return self.basis.nodes
 
 
 def series(survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False) -> list[Histogram | Gap]:

@@ -249,7 +249,9 @@ def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[in
     network: E edges, in order of their ends.
     lag: so long are the windows over which changes are estimated; 0 for the histograms, which are since time 0.
     """
-    until_used = np.maximum(last_uses(network), np.arange(network.periods + 1) + lag)[: until + 1].tolist()
+    last_used = np.arange(network.periods + 1) + lag  # as the start of a window, or of an edge
+    np.maximum.at(last_used, network.start, network.end)
+    until_used = last_used[: until + 1].tolist()
     dropped: list[list[int]] = [[] for _ in range(until + 1)]
     for time in range(1, until + 1):
         if until_used[time] <= until:
@@ -294,13 +296,6 @@ def _first_differing(network: Network) -> list[int]:
             firsts[edge] = 0
         rising.append(edge)
     return firsts
-
-
-def last_uses(network: Network) -> Indices:
-    """For each time the end of the last edge that starts there, 0 if none does, shape (periods + 1,)."""
-    last = np.zeros(network.periods + 1, np.intp)
-    np.maximum.at(last, network.start, network.end)
-    return last
 
 
 MANY = 150

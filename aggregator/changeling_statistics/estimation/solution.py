@@ -129,16 +129,15 @@ class _Ways:
             at = waiting.popleft()
             count, first = self._best[at]
             for other, missing in self._links[at]:
-                reached = (count, first) if missing is None else (count + 1, _earlier(first, missing))
+                reached = (count, first)
+                if missing is not None:
+                    earlier = min(
+                        first or missing, missing, key=lambda each: (each.node.end, each.node.start, each.track)
+                    )
+                    reached = (count + 1, earlier)
                 if other not in self._best or reached[0] < self._best[other][0]:
                     self._best[other] = reached
                     waiting.append(other)
-
-
-def _earlier(first: Missing | None, second: Missing) -> Missing:
-    return (
-        second if first is None else min(first, second, key=lambda each: (each.node.end, each.node.start, each.track))
-    )
 
 
 def _links(releases: Releases) -> defaultdict[int, list[_Link]]:

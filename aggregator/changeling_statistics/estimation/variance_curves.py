@@ -266,20 +266,20 @@ def _touched(known: Releases, phi: Floats) -> Floats:
 
 
 def _of_reports(known: Releases) -> Floats:
-    """`report_variances` and `largest_values` of every edge, shape (5, E, z)."""
+    """`answer_variances` and `largest_values` of every edge, shape (5, E, z)."""
     of_reports = np.empty((5, len(known), len(known.survey.answers)))
     for randomizer, edges in known.by_randomizer:
         later = known.network.start[edges] > 0
         for conserved in (False, True):
             at = edges[conserves(known.survey.closed, randomizer.space.reports_changes, 1) & later == conserved]
-            of_reports[:, at] = np.array([*report_variances(randomizer, conserved), largest_values(randomizer)])[
+            of_reports[:, at] = np.array([*answer_variances(randomizer, conserved), largest_values(randomizer)])[
                 :, None
             ]
     return of_reports
 
 
 @lru_cache(maxsize=256)
-def report_variances(randomizer: Randomizer, conserved: bool) -> tuple[Floats, Floats, Floats, Floats]:
+def answer_variances(randomizer: Randomizer, conserved: bool) -> tuple[Floats, Floats, Floats, Floats]:
     """The least variance of one report whatever it tells; that of one which tells nothing; how much more it is if it
     tells of a change of other answers, and beyond that if it tells of the answer itself; (z,) each.
 

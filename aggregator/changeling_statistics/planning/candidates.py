@@ -36,7 +36,6 @@ from changeling_protocol import (
     Group,
     History,
     Joint,
-    KaryChange,
     MutationSpace,
     Odds,
     Randomizer,
@@ -50,7 +49,7 @@ from ..estimate import Floats, Indices
 from ..estimation.entries import GroupEdges, persistence
 from ..estimation.network import whitened
 from ..randomizers.counterpart import agreeing_offers, change_offers, class_variances, state_offers
-from .prediction import LEAST_EPSILON, Span, Wish, odds_within, reports_that_tell
+from .prediction import ANY_CHANGE, LEAST_EPSILON, Span, Wish, odds_within, reports_that_tell
 
 CHANCES, ALIKE = tuple(np.geomspace(1e-6, 0.5, 40).tolist()), 0.2
 """The p that are tried: how likely a symbol of the base agrees. Those whose logarithms differ by less are alike."""
@@ -418,7 +417,7 @@ class Maker:
 
     def histories(self, times: Iterable[range] | None = None) -> Iterator[Candidate]:
         """The history groups of some times, or of those that are worth trying."""
-        if self.about > 1 or self.wish.most_later() == 0:  # reports that are all the same have a singular covariance
+        if self.about > 1:
             return
         for group in history_groups(self.wish, self._odds, times):
             yield self._candidate("history", GroupEdges.of(group), None)
@@ -505,8 +504,7 @@ class Maker:
     def _slots(self, span: Span) -> int:
         """How many reports on these nodes may tell of a change."""
         wish = self.wish
-        track = span.track(KaryChange(MutationSpace(wish.answers), Odds(2, 1)))
-        return most_telling(track, wish.calendar, wish.constraint, wish.closed)
+        return most_telling(span.track(ANY_CHANGE), wish.calendar, wish.constraint, wish.closed)
 
     def _mutations(self, changes: Sequence[Span]) -> MutationSpace:
         """The mutations that changes are about: moves alone if everybody has an answer when they are reported."""

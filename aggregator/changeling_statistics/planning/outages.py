@@ -35,20 +35,13 @@ def allowed_gap(periods: int) -> int:
     return -(-periods // SOON)
 
 
-def lost_period(periods: int) -> int:
-    """The period whose loss stands for that of any: the middle one.
+def typical_loss(periods: int) -> tuple[int, int]:
+    """The period whose loss stands for that of any, the middle one; and by when estimates are to be back after it.
 
-    periods: T, of the horizon.
+    periods: T, of the horizon, which is the last of both.
     """
-    return -(-periods // 2)
-
-
-def back_by(lost: int, periods: int) -> int:
-    """The period by which estimates are to be back after a loss, or the last one.
-
-    periods: T, of the horizon.
-    """
-    return min(periods, lost + allowed_gap(periods))
+    lost = -(-periods // 2)
+    return lost, min(periods, lost + allowed_gap(periods))
 
 
 def longest_gap(tracks: Iterable[Track], periods: int, *, retrospective: bool = False) -> int:
@@ -141,11 +134,10 @@ class Outage:
 
 def outage(wish: Wish, option: Option) -> Outage:
     """Works out what the loss of a period does to a plan for this wish."""
-    periods = wish.periods
-    lost = lost_period(periods)
-    back = back_by(lost, periods)
+    lost, back = typical_loss(wish.periods)
     after = predict(option.survey.about(0), wish.devices, retrospective=wish.retrospective, lost=lost)
-    return Outage(gap_after_loss(wish, option), allowed_gap(periods), lost, back, float(after.errors[back - 1 :].max()))
+    error = float(after.errors[back - 1 :].max())
+    return Outage(gap_after_loss(wish, option), allowed_gap(wish.periods), lost, back, error)
 
 
 def gap_after_loss(wish: Wish, option: Option) -> int:
@@ -228,11 +220,11 @@ def best_floor(
     problem: one of the same wish, of whatever candidates, that looks at the times whose errors count.
     weights: what each of these counts in a mean, adding up to 1.
     """
-    wish, lost = maker.wish, lost_period(maker.wish.periods)
+    wish, (lost, back) = maker.wish, typical_loss(maker.wish.periods)
     sure = sure_tracks(wish, *divided(chosen, shares))
     room = 1 - max(each.least / share for each, share in zip(chosen, shares.tolist(), strict=True))
     left = [maker.without(group, lost) for group in chosen]
-    later = problem.looking_at(problem.times[problem.times >= back_by(lost, wish.periods)])
+    later = problem.looking_at(problem.times[problem.times >= back])
     whole = _informations(problem, chosen, shares)
     lossy = _informations(later, [*left, _untold(lost, wish.periods, left[0])], np.append(shares, 1.0))
     usual = _error(wish, problem, weights, whole)

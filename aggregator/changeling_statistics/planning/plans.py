@@ -24,7 +24,7 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     Track,
-    node_cost,
+    track_cost,
 )
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -35,7 +35,7 @@ from ..randomizers.naming import UNIT_LOSSES
 from .candidates import TOGETHER, Candidate, Maker, best_state, closer_look, first_look, stretched
 from .distance import Distance, distance_from_best
 from .outages import PRICE, best_floor, divided, is_bridged, sure_tracks
-from .prediction import Option, Span, Wish, odds_within, reports_that_tell
+from .prediction import ANY_CHANGE, Option, Span, Wish, odds_within, reports_that_tell
 from .shares import (
     EXACT,
     GroupShares,
@@ -410,13 +410,7 @@ def plan_in_words(planned: Planned) -> str:
 
 
 def hierarchical_plan(
-    answers: int,
-    calendar: Calendar,
-    constraint: Constraint,
-    *,
-    epsilon: Decimal,
-    branching: int = 2,
-    layers: int = 1,
+    answers: int, calendar: Calendar, constraint: Constraint, *, epsilon: Decimal, branching: int = 2, layers: int = 1
 ) -> ReleasePlan:
     """The plan of a hierarchy with the largest odds that a budget allows.
 
@@ -431,20 +425,14 @@ def hierarchical_plan(
     """
     if layers < 1 or (layers > 1 and branching < 2):
         raise ValueError(f"a hierarchy has layers >= 1 and branching >= 2, got {layers} and {branching}")
-    widths = [branching**i for i in range(layers)]
-    if widths[-1] > calendar.periods:
+    widest = branching ** (layers - 1)
+    if widest > calendar.periods:
         raise ValueError(
-            f"layer {layers} has nodes of {widths[-1]} periods and the calendar only {calendar.periods}: "
+            f"layer {layers} has nodes of {widest} periods and the calendar only {calendar.periods}: "
             "choose fewer layers"
         )
+    tracks = [Track(branching**i, ANY_CHANGE, 0, calendar.periods) for i in range(layers)]
     with localcontext(prec=50, rounding=ROUND_FLOOR):
-        loss = epsilon / sum(_reports_that_tell(width, calendar, constraint) for width in widths)
+        loss = epsilon / sum(track_cost(track, calendar, constraint, losses=UNIT_LOSSES) for track in tracks)
     response = KaryResponse(MutationSpace(answers), Odds.within(loss))
-    tracks = tuple(Track(width, response, 0, calendar.periods) for width in widths)
-    return ReleasePlan((Group(tracks),))
-
-
-def _reports_that_tell(width: int, calendar: Calendar, constraint: Constraint) -> Decimal:
-    """The number of reports on the nodes of one width in which two changelogs can differ."""
-    bounds = [calendar.time(i) for i in range(0, calendar.periods + 1, width)]
-    return node_cost(UNIT_LOSSES, constraint.most_nodes(bounds), len(bounds) - 1)
+    return ReleasePlan((Group(tuple(replace(track, randomizer=response) for track in tracks)),))

@@ -6,7 +6,7 @@ what the reports of one entry have in common, and the sampling error of shares (
 not matter who made the plan.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import cached_property, lru_cache
@@ -26,7 +26,9 @@ from changeling_protocol import (
     Calendar,
     Constraint,
     ExpectedChanges,
+    KaryChange,
     Losses,
+    MutationSpace,
     Node,
     Odds,
     Question,
@@ -36,7 +38,7 @@ from changeling_protocol import (
     Track,
     TrackNumber,
     closings,
-    node_cost,
+    track_cost,
     upload_bytes,
 )
 from numpy.typing import NDArray
@@ -117,33 +119,29 @@ class Wish:
         """T, how many periods the calendar has."""
         return self.calendar.periods
 
-    def most_later(self) -> int | None:
-        """How many mutations a closed cohort's entry may make after the first period; None if they are not counted."""
-        return self.constraint.k - 1 if self.closed and isinstance(self.constraint, AtMost) else None
-
     def survey(self, plan: ReleasePlan, answers: tuple[str, ...] = (), question: str = "a plan") -> Survey:
         """An unsigned survey with this plan, whose epsilon is what the plan costs.
 
         answers: their names; if not given, they are numbered. question: what people are asked; if the wish is for
-        several questions, they are numbered.
-        What only devices and a server need (skew, spread, grace) is filled with the least there is. Replace
-        it before the survey is signed.
+        several questions, they are numbered. The rest is as in `drafted`.
         """
         answers = answers or tuple(f"answer {i}" for i in range(1, self.answers + 1))
-        only = Question(ONLY, question, answers, self.constraint, self.expected)
-        numbered = ((f"{ONLY} {i}", f"{question}, question {i}") for i in range(1, self.questions + 1))
-        return Survey.at_cost(
-            questions=[replace(only, name=name, text=text) for name, text in numbered]
-            if self.questions > 1
-            else [only],
-            calendar=self.calendar,
-            plan=plan,
-            closed=self.closed,
-            skew=0,
-            spread=1,
-            grace=2,
-            minimum=self.minimum,
-        )
+        questions = [Question(ONLY, question, answers, self.constraint, self.expected)]
+        if self.questions > 1:
+            numbered = ((f"{ONLY} {i}", f"{question}, question {i}") for i in range(1, self.questions + 1))
+            questions = [replace(questions[0], name=name, text=text) for name, text in numbered]
+        return drafted(questions, plan, self.calendar, self.closed, self.minimum)
+
+
+def drafted(questions: Sequence[Question], plan: ReleasePlan, calendar: Calendar, closed: bool, minimum: int) -> Survey:
+    """An unsigned survey, whose epsilon is what the plan costs.
+
+    What only devices and a server need (skew, spread, grace) is filled with the least there is. Replace it before the
+    survey is signed.
+    """
+    return Survey.at_cost(
+        questions=questions, calendar=calendar, plan=plan, closed=closed, skew=0, spread=1, grace=2, minimum=minimum
+    )
 
 
 def steady_changes(
@@ -222,21 +220,16 @@ def odds_within(budget: Decimal, reports: Decimal) -> Odds | None:
     return Odds.within(loss) if loss >= LEAST_EPSILON else None
 
 
+ANY_CHANGE = KaryChange(MutationSpace(1), Odds(2, 1))
+"""A randomizer of changes, where it does not matter which."""
+
+
 def reports_that_tell(wish: Wish, span: Span, unit: Losses) -> Decimal:
     """How many reports on a track of changes tell two changelogs apart: what the track costs in losses of one report.
 
     span: the nodes of the track. unit: the losses of a report in units of the loss of one.
     """
-    bounds = [wish.calendar.time(span.first + i * span.width) for i in range(span.count + 1)]
-    most = wish.constraint.most_nodes(bounds)
-    if not wish.closed:
-        return node_cost(unit, most, span.reports)
-    later = wish.most_later()
-    most = most if later is None else min(later, most)
-    if span.first > 0:
-        return node_cost(unit, most, span.reports)
-    with_first = unit.insertions + node_cost(unit, most, span.reports - 1)
-    return with_first if span.reported is None else max(with_first, node_cost(unit, most, span.reports))
+    return track_cost(span.track(ANY_CHANGE), wish.calendar, wish.constraint, wish.closed, unit)
 
 
 TEST = 0.05
@@ -337,9 +330,7 @@ class Prediction:
             raise ValueError(f"a standard error to reach is above 0, got {error}")
         return max(1.0, self.devices * (self.objective(objective) / error) ** 2)
 
-    def devices_to_detect(
-        self, difference: float, held: float = 0.5, *, power: float = 0.8, objective: str = "mean"
-    ) -> float:
+    def devices_to_detect(self, difference: float, held: float = 0.5, *, power: float = 0.8) -> float:
         """How many devices, in two arms of one size together, it takes to tell the arms' shares apart; inf if none do.
 
             n = 4 {n Var p̂ + p (1 - p)} ((z_{1 - TEST/2} + z_power) / Δ)²
@@ -348,7 +339,7 @@ class Prediction:
 
         difference: Δ, between the arms' shares of an answer: 0.02 is two points. held: p, the share that holds it.
         power: the chance to find such a difference in a two-sided test that finds one where there is none in TEST of
-        all cases. objective: "mean" or "worst", as above.
+        all cases.
         Raises ValueError for a difference that is not between 0 and 1, and a power that is not between TEST and 1.
 
         >>> prediction = Prediction(20_000, response=np.array([1e-4]), sampling=np.array([0.0]))
@@ -360,7 +351,7 @@ class Prediction:
         if not TEST < power < 1:
             raise ValueError(f"the power of a test lies between {TEST} and 1, got {power}")
         apart = (NORMAL.inv_cdf(1 - TEST / 2) + NORMAL.inv_cdf(power)) / difference
-        return 4 * (self.devices * self.objective(objective) ** 2 + held * (1 - held)) * apart**2
+        return 4 * (self.devices * self.mean**2 + held * (1 - held)) * apart**2
 
 
 def predict(

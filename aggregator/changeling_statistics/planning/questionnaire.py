@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from math import hypot, sqrt
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import (
@@ -38,7 +38,7 @@ from ..estimate import Floats
 from ..estimation.entries import expected_moments
 from .freezing import Habits
 from .plans import Planned, Progress, optimal_plan
-from .prediction import Objective, Prediction, Wish, expected_reports, predict
+from .prediction import Objective, Prediction, Wish, drafted, expected_reports, predict
 
 MOST_KINDS = 32
 """So many kinds of questions at most: each takes the planner as long as a survey of its own."""
@@ -244,7 +244,8 @@ def _alone(wish: Questionnaire, places: tuple[int, ...], steps: _Steps) -> Plann
 
 def _composed(wish: Questionnaire, plans: dict[tuple[int, ...], Planned]) -> PlannedQuestions:
     """The mixture of plans with the best shares; a plan that its share leaves too few devices for is made again."""
-    scaled = [_scaled_variance(planned) * _weight(wish, places) for places, planned in plans.items()]
+    weights = [sum(wish.asked[place].weight for place in places) for places in plans]
+    scaled = [weight * _scaled_variance(planned) for weight, planned in zip(weights, plans.values(), strict=True)]
     shares = np.sqrt(scaled) / np.sqrt(scaled).sum()
     parts = []
     for (places, planned), share in zip(plans.items(), shares.tolist(), strict=True):
@@ -253,21 +254,8 @@ def _composed(wish: Questionnaire, plans: dict[tuple[int, ...], Planned]) -> Pla
             planned = optimal_plan(wish.wish(places, max(1, int(share * wish.devices))))
         parts.append(QuestionClass(places, share, planned))
     plan = ReleasePlan(tuple(group for part in parts for group in _groups(wish, part)))
-    survey = Survey.at_cost(
-        questions=[each.question for each in wish.asked],
-        calendar=wish.calendar,
-        plan=plan,
-        closed=wish.closed,
-        skew=0,
-        spread=1,
-        grace=2,
-        minimum=wish.minimum,
-    )
+    survey = drafted([each.question for each in wish.asked], plan, wish.calendar, wish.closed, wish.minimum)
     return PlannedQuestions(wish, survey, tuple(parts), _predictions(wish, survey, parts))
-
-
-def _weight(wish: Questionnaire, places: Iterable[int]) -> float:
-    return sum(wish.asked[place].weight for place in places)
 
 
 def _scaled_variance(planned: Planned) -> float:
@@ -318,8 +306,7 @@ def questions_in_words(planned: PlannedQuestions) -> str:
     return "; ".join(words)
 
 
-Estimand = Literal["histogram", "mean", "quantile", "difference"]
-ESTIMANDS: tuple[str, ...] = get_args(Estimand)
+ESTIMANDS = ("histogram", "mean", "quantile", "difference")
 LEVELS = (2, 3, 4, 5, 6, 8, 11, 16)
 """How many levels of a number are tried."""
 DECIMALS = 9

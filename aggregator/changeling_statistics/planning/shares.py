@@ -341,8 +341,7 @@ def _newton(problem: ShareProblem, f: Floats, weights: Floats, gap: float) -> Fl
 
     Its curvature is taken at a part of the times, which is enough for the direction of a step.
     """
-    some = _spread(problem.times, CURVED)
-    rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
+    rough, counted = _at_some_times(problem, weights, CURVED)
     evaluation = problem.at(f, weights)
     for _ in range(STEPS):
         try:
@@ -410,9 +409,10 @@ def _for_the_worst(problem: ShareProblem, weights: Floats, mean: GroupShares) ->
     return GroupShares(whole, best[0], problem.at(whole, best_weights).bound)
 
 
-def _spread(times: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """The places of so many of the times, evenly, the first and the last among them; of all if there are fewer."""
-    return np.unique(np.linspace(0, len(times) - 1, most).round().astype(np.intp))
+def _at_some_times(problem: ShareProblem, weights: Floats, most: int) -> tuple[ShareProblem, Floats]:
+    """The problem that looks at so many of its times at most, evenly, the first and the last too; and their weights."""
+    some = np.unique(np.linspace(0, len(problem.times) - 1, most).round().astype(np.intp))
+    return problem.looking_at(problem.times[some]), _normed(weights[some])
 
 
 def even(n: int) -> Floats:
@@ -452,8 +452,7 @@ def publishable_shares(
     least = problem.least
     if not ((shares.f > 0) & (shares.f < least * (1 - 1e-9))).any():
         return shares
-    some = _spread(problem.times, CURVED)
-    rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
+    rough, counted = _at_some_times(problem, weights, CURVED)
     found = list(_published_among(rough, shares.f, counted, objective, gap))
     small = np.flatnonzero(least <= SMALL * least.min())
     few = rough.restricted(small)
@@ -506,8 +505,7 @@ def best_alone(problem: ShareProblem, weights: Floats, objective: Objective, mos
 
     Or TIED of those whose errors are too near to none to be told apart: the ones that ask everybody everything.
     """
-    some = _spread(problem.times, CURVED)
-    rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
+    rough, counted = _at_some_times(problem, weights, CURVED)
     alone = (rough.restricted(np.array([g])).at(np.ones(1), counted) for g in range(len(problem.candidates)))
     exact = EXACT * float(weights @ problem.own[problem.times - 1])
     errors = np.maximum([_error(each, objective) for each in alone], exact)
@@ -532,8 +530,7 @@ def rounded_shares(
 
     Small groups are left out as far as that raises the error by a factor of at most ALLOWED.
     """
-    some = _spread(problem.times, 2 * CURVED)
-    rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
+    rough, counted = _at_some_times(problem, weights, 2 * CURVED)
     for tiny in TINY:
         kept = np.flatnonzero(shares.f >= tiny)
         if not len(kept):

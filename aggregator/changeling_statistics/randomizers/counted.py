@@ -188,11 +188,6 @@ class WithContents(CountedCounterpart[R_co]):
         """Draws `content_sums` as `sample_agreeing` draws slots. Raises ValueError as that does."""
         return Counterpart.sample_agreeing(self, agreed, others, generator)
 
-    @property
-    @abstractmethod
-    def probabilities(self) -> Floats:
-        """Pr(symbol | input), shape (m, symbols); for small alphabets."""
-
     @cached_property
     def all_contents(self) -> Floats:
         """The content of every symbol for each state, shape (symbols, states); for small alphabets."""

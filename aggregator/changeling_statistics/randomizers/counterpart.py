@@ -207,7 +207,7 @@ class Counterpart(ABC, Generic[R_co]):
 
     randomizer: the device's half.
     answers_alike: whether the randomizer treats all answers alike. One insertion, one deletion, one move and one
-    state then stand for all of them.
+    state then stand for all of them, and one pair of inputs for all that are told apart (`one_pair`).
     """
 
     answers_alike: ClassVar[bool] = False
@@ -324,7 +324,7 @@ class Counterpart(ABC, Generic[R_co]):
 
     def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
         """Pairs of inputs of a kind. At every epsilon, one of them is told apart as well as any pair of that kind."""
-        return all_pairs(self.randomizer.space, kind)
+        return (one_pair if self.answers_alike else all_pairs)(self.randomizer.space, kind)
 
     @property
     def blanket(self) -> Blanket | None:

@@ -43,12 +43,11 @@ from .counterpart import (
     R_co,
     change_map,
     merged,
-    one_pair,
     register_counterpart,
     sample_inputs,
 )
 
-UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(1), insertions=Decimal(1))
+UNIT_LOSSES = Losses.alike(Decimal(1))
 """The losses of a report in units of ln(a/b). A mutation costs one where it appears, and one where it vanishes."""
 
 
@@ -136,10 +135,6 @@ class _Kary(_OneNamed[K_co]):
     def beside(self) -> Floats:
         """q, the probability of each symbol that is not the truth."""
         return np.full(self.randomizer.symbols, self.randomizer.odds.other / self.randomizer.total(1))
-
-    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        """One pair, as all are told apart equally well."""
-        return one_pair(self.randomizer.space, kind)
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:
         """Three classes: the symbol u, the symbol v, and all others."""
@@ -303,10 +298,6 @@ class NamedStates(WithContents[R_co]):
         self.randomizer.space.pair(true)  # raises outside the space
         return self._covariance(np.eye(1, self.randomizer.space.size, true)[0], 1)
 
-    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        """One pair, as all are told apart equally well."""
-        return one_pair(self.randomizer.space, kind)
-
     def _covariance(self, counts: Floats, reports: int) -> Floats:
         """Σ_v counts_v C_v, shape (z, z).
 
@@ -423,14 +414,6 @@ class UnaryCounterpart(NamedStates[UnaryEncoding]):
         bits = np.arange(self.randomizer.space.size, dtype=np.uint64)
         return (symbols.astype(np.uint64)[:, None] >> bits & np.uint64(1)).astype(np.int8)
 
-    @cached_property
-    def probabilities(self) -> Floats:
-        """Pr(symbol | v) = q^k · (1-q)^(m-1-k) / 2, k = how many bits other than v's are set."""
-        named = self.all_contents.T
-        others = named.sum(0) - named
-        chances: Floats = 0.5 * self._q**others * (1 - self._q) ** (self.randomizer.space.size - 1 - others)
-        return chances
-
     def likelihoods(self, u: int, v: int) -> Likelihoods:  # noqa: ARG002
         """Four classes, by the bits of u and v: all other bits are as likely under either input."""
         a, b = self.randomizer.odds.favoured, self.randomizer.odds.other
@@ -447,9 +430,8 @@ class UnaryCounterpart(NamedStates[UnaryEncoding]):
         return self.randomizer.odds.other / (self.randomizer.odds.favoured + self.randomizer.odds.other)
 
 
-@lru_cache(maxsize=1024)
-def _unary_states(space: StateSpace, odds: Odds) -> Iterable[UnaryEncoding]:
-    return (UnaryEncoding(space, odds),) if 2 <= space.size <= MOST_BITS else ()
-
-
-register_counterpart(UnaryEncoding, UnaryCounterpart, states=_unary_states)
+register_counterpart(
+    UnaryEncoding,
+    UnaryCounterpart,
+    states=lambda space, odds: (UnaryEncoding(space, odds),) if 2 <= space.size <= MOST_BITS else (),
+)

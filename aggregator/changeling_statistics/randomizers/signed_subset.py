@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import Contents, WithContents, sample_vector_sums, unrank_signs
-from .counterpart import (
-    ANY_ODDS,
-    ONE_CHANGE,
-    ChangeOffers,
-    Likelihoods,
-    PairKind,
-    merged,
-    one_pair,
-    register_counterpart,
-)
+from .counterpart import ANY_ODDS, ONE_CHANGE, ChangeOffers, Likelihoods, merged, register_counterpart
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +241,6 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
             (spoken * bu, spoken * bv, vectors.count - both - only_u - only_v),
         ]
         return merged(classes, randomizer.total(u), randomizer.total(v))
-
-    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        """One pair of each kind; of two mutations, one and its reverse, as no vector is favoured by both."""
-        return one_pair(self.randomizer.space, kind)
 
     def sample_agreeing_sums(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
         """Draws the sums class by class of the signs at `old` and `new`, never a vector by itself."""

@@ -1,9 +1,10 @@
-"""What the reports of one entry have in common where its history is known: what the estimate is held against."""
+"""The exact covariance of estimates of entries whose histories are known: what published ones are held against."""
 
 from dataclasses import replace
 
 import numpy as np
-from changeling_statistics import Floats
+from changeling_protocol import Survey
+from changeling_statistics import Floats, Indices, conserves, counterpart_of, without_sum
 from changeling_statistics.estimation.entries import SamplingDesign, forms, known_base, scatter
 from numpy.typing import NDArray
 
@@ -34,3 +35,24 @@ def true_sampling_covariance(
         + np.einsum("e,iey,iez->yz", lone.tied[0], about_base, about_base)
     )
     return spread + other + (same - other) * np.eye(answers)
+
+
+def true_response_covariance(
+    survey: Survey, track: Indices, end: Indices, expansion: Floats, row: Floats, states: NDArray[np.integer]
+) -> Floats:
+    """What the randomizers add, Σ_e K_e² C_e, shape (z, z), from the exact covariance of each entry's reports.
+
+    track, end: the number of each edge's track, and when it ends. expansion: how many entries a report stands for,
+    (E,). row, states: as above.
+    """
+    z = len(survey.answers)
+    total = np.zeros((z, z))
+    for number, until, stands_for, K in zip(track.tolist(), end.tolist(), expansion, row, strict=True):
+        reported = survey.plan.tracks[number]
+        since, randomizer = until - reported.width, reported.randomizer
+        for old, new in states[:, [since, until]].tolist():
+            one = counterpart_of(randomizer).report_covariance(randomizer.space.index(old, new))
+            if conserves(survey.closed, reported.reports_changes, since):
+                one = without_sum(np.zeros(z), one)[1]
+            total += K**2 * stands_for * one
+    return total

@@ -6,21 +6,31 @@ from fractions import Fraction
 from functools import cache
 from itertools import combinations_with_replacement, permutations
 
-from changeling_protocol import AtMost, Calendar, Group, Randomizer, ReleasePlan, Survey, Track
-from changeling_statistics import SILENT, PrivacyCurve, curve_of, merged, worst_curve
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Constraint,
+    Group,
+    History,
+    Odds,
+    Randomizer,
+    ReleasePlan,
+    Survey,
+    Track,
+)
+from changeling_statistics import SILENT, PrivacyCurve, curve_of, worst_curve
+from changeling_statistics.testing import questions, transcripts
 
-from tests.enumeration import changelogs, group_inputs, probability
+from tests.enumeration import Law, changelogs, group_inputs, literal_laws, probability
 
 from ..protocol.examples import survey
 
-Law = dict[tuple[int, ...], Fraction]
 
-
-def surveyed(*groups: Group, k: int = 2, closed: bool = False) -> Survey:
-    """The survey of these groups that ends with their last node."""
+def surveyed(*groups: Group, k: int | Constraint = 2, closed: bool = False) -> Survey:
+    """The survey of these groups that ends with their last node. k: how many mutations an entry may make, or when."""
     calendar, answers = Calendar(0, 60, _periods(*groups)), groups[0].tracks[0].randomizer.space.answers
-    plan = ReleasePlan(groups)
-    return survey(plan, answers=tuple("abcdefgh"[:answers]), calendar=calendar, constraint=AtMost(k), closed=closed)
+    names, plan, constraint = tuple("abcdefgh"[:answers]), ReleasePlan(groups), AtMost(k) if isinstance(k, int) else k
+    return survey(plan, answers=names, calendar=calendar, constraint=constraint, closed=closed)
 
 
 def flat(randomizer: Randomizer, periods: int, reported: int | None = None) -> Group:
@@ -32,26 +42,14 @@ def relayed(survey: Survey) -> Survey:
     return replace(survey, relay="https://relay.example.org")
 
 
-def histories(group: Group, most: int, closed: bool = False) -> list[tuple[int, ...]]:
-    """Every changelog of an entry that changes so often, over the periods of the group."""
-    answers = group.tracks[0].randomizer.space.answers
-    return list(changelogs(answers, Calendar(0, 60, _periods(group)), AtMost(most), closed))
+def remembered(k: int | Constraint, periods: int, closed: bool = False, odds: Odds = Odds(30, 1)) -> Group:  # noqa: B008
+    """The group that reports a history of two answers at the end of every period."""
+    constraint, calendar = AtMost(k) if isinstance(k, int) else k, Calendar(0, 60, periods)
+    return Group.of_history(History.of(odds, range(1, periods + 1), constraint, calendar, closed), 2)
 
 
 def _periods(*groups: Group) -> int:
     return max(track.last for group in groups for track in group.tracks)
-
-
-def listed(randomizer: Randomizer, u: int, v: int) -> PrivacyCurve:
-    """The curve of one report, symbol by symbol."""
-    symbols = range(randomizer.symbols)
-    weights = [(randomizer.weight(o, u), randomizer.weight(o, v), 1) for o in symbols]
-    return curve_of(merged(weights, randomizer.total(u), randomizer.total(v)))
-
-
-def transcript_curve(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> PrivacyCurve:
-    """Everything an entry of the group reports under one changelog against another."""
-    return _of_reports(_differing(group, one, other))
 
 
 def _differing(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> tuple[tuple[Randomizer, int, int], ...]:
@@ -69,14 +67,28 @@ def _differing(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> tu
 def _of_reports(differing: tuple[tuple[Randomizer, int, int], ...]) -> PrivacyCurve:
     if not differing:
         return SILENT
-    *others, last = differing
-    return _of_reports(tuple(others)).together(listed(*last))
+    *others, (randomizer, u, v) = differing
+    law = [(probability(randomizer, o, u), probability(randomizer, o, v)) for o in range(randomizer.symbols)]
+    return _of_reports(tuple(others)).together(curve_of(law))
 
 
-def worst_transcript_curve(group: Group, most: int, closed: bool = False) -> PrivacyCurve:
-    """The largest δ at every ε over all pairs of changelogs."""
-    differing = {_differing(group, one, other) for one, other in permutations(histories(group, most, closed), 2)}
-    return worst_curve([SILENT, *map(_of_reports, differing)])
+def worst_transcript_curve(group: Group, k: int | Constraint, closed: bool = False) -> PrivacyCurve:
+    """The largest δ at every ε over all pairs of changelogs.
+
+    By the law of every transcript where reports hang together, or nodes are drawn.
+    """
+    made = surveyed(group, k=k, closed=closed)
+    every = list(changelogs(len(made.answers), made.calendar, made.constraint, closed))
+    if group.joint is None and not any(track.reported for track in group.tracks):
+        differing = {_differing(group, one, other) for one, other in permutations(every, 2)}
+        return worst_curve([SILENT, *map(_of_reports, differing)])
+    if isinstance(group.joint, History):
+        lives = (transcripts(group, questions(group, states)) for states in every)
+        laws = [[{sent: chance for sent, (chance, _) in life.items()} for life in lives]]
+    else:
+        laws = literal_laws(group, every)
+    pairs = (pair for of_draw in laws for pair in permutations(of_draw, 2))
+    return worst_curve([SILENT, *(curve_of([(one[sent], other[sent]) for sent in one]) for one, other in pairs)])
 
 
 def histogram_law(randomizer: Randomizer, inputs: Sequence[int]) -> Law:

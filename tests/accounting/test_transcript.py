@@ -11,6 +11,10 @@ from changeling_protocol import (
     Calendar,
     CustomResponse,
     Group,
+    History,
+    Hybrid,
+    Joint,
+    KaryChange,
     KaryResponse,
     MutationSpace,
     Odds,
@@ -18,6 +22,7 @@ from changeling_protocol import (
     SignedSubset,
     StateSpace,
     SubsetSelection,
+    TimeBounded,
     Track,
     UnaryEncoding,
     plan_cost,
@@ -33,7 +38,7 @@ from changeling_statistics import (
     worst_curve,
 )
 from changeling_statistics.randomizers.counterpart import listed_likelihoods
-from changeling_statistics.shuffled import blanket_deltas, clones_deltas
+from changeling_statistics.shuffled import blanket_deltas, clones_deltas, differing_rounds, linked_round
 from changeling_statistics.testing import possible
 from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
 from hypothesis import given, settings
@@ -42,7 +47,7 @@ from hypothesis import strategies as st
 from tests.enumeration import enumerated_loss, probability
 
 from ..contracts.randomizers import RANDOMIZERS, steep
-from .exactly import flat, relayed, surveyed, transcript_curve, worst_transcript_curve
+from .exactly import flat, relayed, remembered, surveyed, worst_transcript_curve
 
 EPSILONS = [0.0, 0.1, 0.35, 0.8, 1.2, 2.0, 3.1, 4.4, 6.0]
 ROUNDING = 1e-8
@@ -60,6 +65,22 @@ def signed(z, u=Fraction(1)):
     return SignedSubset(MutationSpace(z), Odds(5, 2), spoken=u)
 
 
+ANY, MOVES, LIVE = Odds(2, 1), MutationSpace(2, null=False), StateSpace(2, null=False)
+
+
+def jointly(terms, *tracks):
+    return Group.jointly(tracks, Joint(*terms))
+
+
+def quiet(space, u=Fraction(1, 2)):
+    return SignedSubset(space, ANY, spoken=u)
+
+
+TOLD_AT_ONCE = Track(1, KaryResponse(LIVE, ANY), 0, 1), Track(1, quiet(MOVES, Fraction(1)), 1, 3)
+DRAWN = Track(1, KaryResponse(LIVE, ANY), 0, 2), Track(1, KaryChange(MOVES, ANY), 1, 3, reported=1)
+SPOKEN = Track(1, SignedSubset(MutationSpace(1), ANY), 0, 3)
+SETS = Track(1, SubsetSelection(StateSpace(2), ANY, 2), 0, 2)
+EITHER = Hybrid((AtMost(2), TimeBounded(66)))
 SMALL = {
     "k-RR, one change": (flat(kary(1), 4), 1, False, True),
     "k-RR, nodes enough": (flat(kary(1), 4), 2, False, True),
@@ -68,6 +89,7 @@ SMALL = {
     "k-RR, closed": (flat(kary(2), 4), 2, True, True),
     "k-RR, layers": (layered(kary(2), 4, (1, 2, 4)), 2, False, True),
     "k-RR, layers of unlike odds": (Group((Track(1, kary(1), 0, 4), Track(2, kary(1, 7, 4), 0, 4))), 2, False, False),
+    "k-RR, nodes drawn": (flat(kary(1), 4, 2), 2, False, True),
     "signed subsets": (flat(signed(2, Fraction(1, 2)), 4), 2, False, False),
     "signed subsets, closed": (flat(signed(2, Fraction(1, 3)), 4), 3, True, True),
     "signed subsets, layers": (layered(signed(2, Fraction(1, 3)), 4, (1, 2)), 2, False, False),
@@ -80,14 +102,37 @@ SMALL = {
         True,
         False,
     ),
+    "joint, signed": (jointly((Odds(3, 1), 1, (1,), (2,)), Track(1, quiet(MOVES), 1, 3)), 3, True, True),
+    "joint, kary": (jointly((Odds(3, 1), 2, (1,), (2,)), Track(1, KaryChange(MOVES, ANY), 1, 3)), 3, True, True),
+    "joint, anchored": (jointly((Odds(9, 2), 2, (2, 1), (1, 2)), *TOLD_AT_ONCE), 3, True, True),
+    "joint, states and one random change": (jointly((Odds(9, 2), 3, (1, 1), (2, 1)), *DRAWN), 3, True, True),
+    "joint, panel": (jointly((Odds(9, 1), 2, (1,), (2,)), SETS), 1, False, False),
+    "joint, few nodes": (
+        jointly((Odds(4, 1), 2, (1,), (2,)), Track(1, quiet(MutationSpace(1)), 0, 2)),
+        2,
+        False,
+        False,
+    ),
+    "joint, open": (
+        jointly((Odds(4, 1), 1, (1,), (1,)), Track(1, SignedSubset(MutationSpace(1), ANY), 0, 3)),
+        1,
+        False,
+        False,
+    ),
+    "joint, spare": (jointly((Odds(4, 1), 2, (1,), (3,)), Track(1, quiet(MOVES), 1, 3)), 3, True, False),
+    "a history": (remembered(2, 3, closed=True), 2, True, True),
+    "a history in so long": (remembered(TimeBounded(66), 3), TimeBounded(66), False, True),
+    "a history of either": (remembered(EITHER, 3, closed=True), EITHER, True, True),
 }
-"""Groups, k, whether the cohort is closed, and whether some pair of changelogs has exactly the stated curve. (In an
-open cohort a first mutation is an insertion, and two insertions differ less than the mutations that are charged.)"""
+"""Groups, k or another constraint, whether the cohort is closed, and whether some pair of changelogs has exactly the
+stated curve. (In an open cohort a first mutation is an insertion, and two insertions differ less than the mutations
+that are charged. The panel's states are told at any time, but cannot all differ before k = 1 is used up.)"""
 
 
 @pytest.mark.parametrize("case", SMALL)
 def test_no_pair_of_changelogs_is_told_apart_beyond_the_stated_curve(case):
-    """Over every pair of changelogs and every transcript, the exact δ(ε) stays within the stated one, at every ε."""
+    """Over every pair of changelogs, draw of nodes and transcript, the exact δ(ε) stays within the stated one, at every
+    ε; and is 0 from the charge on."""
     group, k, closed, reached = SMALL[case]
     stated, exact = surveyed(group, k=k, closed=closed), worst_transcript_curve(group, k, closed)
     for epsilon in EPSILONS:
@@ -95,6 +140,7 @@ def test_no_pair_of_changelogs_is_told_apart_beyond_the_stated_curve(case):
         assert exact.delta_at(epsilon) <= found
         if reached:
             assert found == pytest.approx(exact.delta_at(epsilon), rel=ROUNDING, abs=1e-12)
+    assert delta_at(stated, float(stated.cost) + 1e-9) == 0
 
 
 def test_of_several_groups_the_worst_counts():
@@ -108,15 +154,6 @@ def test_of_several_groups_the_worst_counts():
         assert delta_at(stated, epsilon) == pytest.approx(delta, rel=ROUNDING, abs=1e-12)
         assert delta_at(stated, epsilon) >= delta
     assert epsilon_at(stated, 0.01) == max(epsilon_at(surveyed(group, k=1), 0.01) for group in groups)
-
-
-def test_random_nodes_count_as_the_worst_draw():
-    """With r of N nodes drawn and public, any set of r is no worse than the stated curve, and the worst one is it."""
-    randomizer = kary(1)
-    stated = surveyed(flat(randomizer, 4, reported=2))
-    worst = transcript_curve(flat(randomizer, 2), (0, 1, 0), (0, 0, 1))
-    for epsilon in EPSILONS:
-        assert delta_at(stated, epsilon) == pytest.approx(worst.delta_at(epsilon), rel=ROUNDING, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [4, 20])
@@ -136,8 +173,7 @@ def test_the_trap_of_dp_accounting_is_not_ours(n):
 
 
 @pytest.mark.parametrize(
-    "randomizer",
-    [kary(2, 11, 10), signed(2, Fraction(1, 3)), signed(3), SignedSubset(MutationSpace(2), Odds(11, 10))],
+    "randomizer", [kary(2, 11, 10), signed(2, Fraction(1, 3)), signed(3), SignedSubset(MutationSpace(2), Odds(11, 10))]
 )
 def test_plans_of_a_hundred_changes_are_answered_at_once(randomizer):
     """κ = 100 of N = 10,000 nodes, and of too few of them: ε at small deltas, below the pure cost."""
@@ -216,6 +252,7 @@ STATED = relayed(surveyed(flat(kary(1), 2)))
         *((lambda d=d: epsilon_at(STATED, d), "delta must be at least 0 and below 1") for d in (-1e-9, 1.0, 3)),
         *((lambda d=d: shuffled_loss(STATED, d, 10), "a delta from 1e-12 to below 1") for d in (0.0, 1e-13, 1.0)),
         (lambda: loss_statement(STATED, 1), "delta must be at least 0 and below 1, got 1"),
+        (lambda: shuffled_loss(surveyed(flat(kary(1), 2)), 1e-6, 10), "needs a relay, and this survey declares none"),
         (lambda: shuffled_loss(STATED, 1e-6, 0), "at least one entry is shuffled, got 0"),
         (lambda: blanket_deltas(0.5, 0.5, 2, 0, EPSILONS), "at least one entry is shuffled, got 0"),
         (lambda: blanket_deltas(0.5, 0.4, 3, 5, EPSILONS), "not k-RR over 3 symbols"),
@@ -303,3 +340,48 @@ def test_an_alphabet_that_nobody_can_list_wants_a_closed_form():
 
     with pytest.raises(ValueError, match=r"1099511627776 symbols are too many to list .* register a closed form"):
         listed_likelihoods(Endless(), 0, 1)
+
+
+def test_the_threshold_moves_delta_and_not_the_pure_figure():
+    """Eight slots at odds e^8: one charge, a δ for each threshold, and ε(δ) is its inverse."""
+    space = MutationSpace(4)
+    groups = [jointly((Odds.within(8), tau, (1,), (8,)), Track(1, quiet(space), 0, 64)) for tau in (1, 3, 5)]
+    stated = [surveyed(group, k=8) for group in groups]
+    assert len({each.cost for each in stated}) == 1
+    assert len({delta_at(each, 6.0) for each in stated}) == 3
+    for each in stated:
+        assert epsilon_at(each, delta_at(each, 6.0)) == pytest.approx(6.0, abs=1e-6)
+
+
+def test_the_most_slots_are_answered_at_once():
+    """256 slots, in about a second."""
+    group = jointly((Odds.within(4), 128, (1,), (256,)), Track(1, quiet(MutationSpace(4)), 0, 1000))
+    assert 0 < delta_at(surveyed(group, k=256), 1.0) < 1
+
+
+def test_shuffled_joint_transcripts_are_bounded_as_one_report():
+    """The figure falls with the crowd and never exceeds (ε, δ); as reports hang together, no rounds are composed."""
+    group, k, closed, _ = SMALL["joint, anchored"]
+    stated = relayed(surveyed(group, k=k, closed=closed))
+    losses = [shuffled_loss(stated, 1e-6, entries) for entries in (10, 10_000, 1_000_000)]
+    found = [epsilon_at(stated, 1e-6), *(each.epsilon for each in losses)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < 0.1
+    assert "whole transcript as one report" in losses[-1].source
+    with pytest.raises(ValueError, match="rounds of a joint group depend on each other"):
+        differing_rounds(group, stated.calendar, stated.constraint, closed)
+
+
+def test_shuffled_histories_hide_among_uniform_ones():
+    """A million entries: the blanket of k-RR over all possible histories, far below the local figure; a thousand hide
+    less, and where histories are too many to be counted in floats the general bound stands."""
+    group = remembered(2, 6, True, Odds.within(4))
+    made = relayed(surveyed(group, closed=True))
+    many, few = (shuffled_loss(made, 1e-6, entries) for entries in (10**6, 1000))
+    assert many.epsilon < 0.1 < few.epsilon <= epsilon_at(made, 1e-6)
+    assert "privacy blanket" in many.source
+    whole = linked_round(group, made.calendar, made.constraint, closed=True)
+    assert whole.blanket.symbols == 12
+    assert whole.blanket.truth + 11 * whole.blanket.other == pytest.approx(1)
+    wide = Group.of_history(History.of(Odds(9, 1), range(1, 65), AtMost(64), Calendar(0, 60, 64), closed=True), 4)
+    assert linked_round(wide, Calendar(0, 60, 64), AtMost(64), closed=True).blanket is None

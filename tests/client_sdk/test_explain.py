@@ -42,8 +42,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ..contracts.randomizers import LARGER, RANDOMIZERS
-from ..enumeration import all_inputs, changelogs, literal_transcript_ratio, probability, worst_transcript_ratio
-from ..joint_enumeration import worst_joint_ratio
+from ..enumeration import all_inputs, changelogs, defined_law, probability, worst_ratio_of_pairs
 from ..protocol.examples import joint_plan, mixed, survey
 from .device import PLAIN, START, asking
 
@@ -76,11 +75,9 @@ def test_no_posterior_leaves_what_is_explained_and_some_adversary_attains_it(cas
     """
     asked = SMALL[case]
     (group,) = asked.plan.groups
-    every = list(changelogs(len(asked.answers), asked.calendar, asked.constraint, asked.closed))
-    if group.joint is None:
-        worst = max(worst_transcript_ratio(group, one, other) for one, other in product(every, every))
-    else:
-        worst = worst_joint_ratio(group, [all_inputs(group, states) for states in every])
+    worst = worst_ratio_of_pairs(
+        group, list(changelogs(len(asked.answers), asked.calendar, asked.constraint, asked.closed))
+    )
     for stated in explain(asked).conclusions:
         p = Fraction(stated.before)
         highest, lowest = p * worst / (p * worst + 1 - p), p / (p + (1 - p) * worst)
@@ -93,8 +90,11 @@ def test_having_ever_held_an_answer_can_be_told_as_far_as_it_is_said():
     asked = SMALL["k-rr of changes"]
     (group,) = asked.plan.groups
     every = list(changelogs(2, asked.calendar, asked.constraint))
-    tea, none = [[states for states in every if (1 in states) == held] for held in (True, False)]
-    worst = max(literal_transcript_ratio(group, one, other) for one, other in product(tea, none))
+    tea, none = (
+        [defined_law(group, all_inputs(group, states)) for states in every if (1 in states) == held]
+        for held in (True, False)
+    )
+    worst = max(one[sent] / other[sent] for one, other in product(tea, none) for sent in one)
     example = explain(asked).conclusions[1]
     assert Fraction(example.at_most) - worst / (worst + 9) < Fraction(1, 10**6)
 

@@ -41,8 +41,7 @@ from changeling_protocol import (
 from changeling_statistics.testing import questions, transcripts, worst_of_laws
 
 from tests.coins import SeededCoins
-from tests.enumeration import log_from_below
-from tests.joint_enumeration import defined_law
+from tests.enumeration import defined_law, log_from_below
 
 from ..protocol.examples import mixed
 from .attack import Device, Moment, moments

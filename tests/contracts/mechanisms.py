@@ -275,12 +275,4 @@ RELEASED = [
     Example("release, infinite", offered("infinite"), periods_of(HISTOGRAM), ends=False, numbers=of_level),
 ]
 
-EXAMPLES = [
-    *OF_CHANGES,
-    *OF_LEVELS,
-    *OF_STREAMS,
-    *OF_WHAT_COMES_AND_GOES,
-    *OF_ONE_DATASET,
-    *OF_ONE_TABLE,
-    *RELEASED,
-]
+EXAMPLES = [*OF_CHANGES, *OF_LEVELS, *OF_STREAMS, *OF_WHAT_COMES_AND_GOES, *OF_ONE_DATASET, *OF_ONE_TABLE, *RELEASED]

@@ -23,12 +23,10 @@ from changeling_statistics import (
     Floats,
     Likelihoods,
     NodeTally,
-    PairKind,
     class_variances,
     compare_plans,
     loss_statement,
     merged,
-    one_pair,
     read_rows,
     register_counterpart,
     series,
@@ -116,9 +114,6 @@ class HadamardCounterpart(CountedCounterpart[HadamardResponse]):
         a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
         half = self.randomizer.rows // 2
         return merged([(a, a, half), (b, b, half), (a, b, half), (b, a, half)], total, total)
-
-    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        return one_pair(self.randomizer.space, kind)
 
 
 def offers(space: StateSpace, odds: Odds) -> Iterator[HadamardResponse]:

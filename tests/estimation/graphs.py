@@ -1,40 +1,18 @@
-"""Release graphs and tallies that the tests of estimation share, and their dense solution."""
+"""Tallies that the tests of estimation share, and the dense solution of a release graph."""
 
 import numpy as np
-from changeling_protocol import Calendar, closings
-from changeling_statistics import Attendance, Network, NodeTally, Tallies
+from changeling_protocol import Calendar, NodeNumber, TrackNumber, closings
+from changeling_statistics import Attendance, NodeTally, Tallies, counterpart_of, releases
 from changeling_statistics.estimation.entries import GroupEdges, entry_covariance, expected_moments, expected_variances
+from changeling_statistics.testing import matrices
 
-
-def hierarchy(periods, widths, generator=None):
-    """The network of a hierarchy; variances 1, or random in [1, 5)."""
-    spans = sorted(
-        ((s, s + w) for w in widths for s in range(0, periods - w + 1, w)), key=lambda span: (span[1], span[0])
-    )
-    start, end = np.array(spans, dtype=np.intp).T
-    variance = np.ones(len(spans)) if generator is None else generator.uniform(1, 5, len(spans))
-    return Network(periods, start, end, variance)
-
-
-def scattered(periods, edges, generator):
-    """A random network, in which some times may be connected with nothing."""
-    start = generator.integers(0, periods, edges)
-    end = start + 1 + np.array([generator.integers(0, periods - s) for s in start])
-    order = np.argsort(end, kind="stable")
-    return Network(periods, start[order], end[order], generator.uniform(0.5, 4, edges))
+SCALE = 1200
+"""How many entries have each history, where tallies stand for what is expected."""
 
 
 def dense_row(network, plus, minus=0, until=None):
     """K of v_plus - v_minus by dense weighted least squares on the releases closed by `until`; minimum norm."""
-    used = network.end <= (network.periods if until is None else until)
-    B = np.zeros((len(network.start), network.periods + 1))
-    B[np.arange(len(B)), network.end] += 1
-    B[np.arange(len(B)), network.start] -= 1
-    root = np.where(used, 1 / np.sqrt(network.variance), 0)
-    contrast = np.zeros(network.periods + 1)
-    contrast[plus] += 1
-    contrast[minus] -= 1
-    return contrast @ np.linalg.pinv(B * root[:, None], rcond=1e-10) * root
+    return _best_row(network, np.diag(network.variance), plus, minus, until)
 
 
 def best_row(known, plus, minus=0, until=None):
@@ -43,34 +21,36 @@ def best_row(known, plus, minus=0, until=None):
     That covariance is put together group by group from what the designer expects of one entry.
     """
     survey, network = known.survey, known.network
-    used = np.flatnonzero(network.end <= (network.periods if until is None else until))
     V = np.zeros((len(network.end),) * 2)
     moments = expected_moments(len(survey.answers), survey.expected, network.periods)
     first = 0
     for number, group in enumerate(survey.plan.groups):
         at = np.flatnonzero(known.group == number)
         edges = GroupEdges(group, known.track[at] - first, network.start[at], network.end[at])
-        nodes = [known.nodes[e] for e in at]
         response = [
             expected_variances(
-                survey.plan.tracks[node.track].randomizer,
-                np.array([node.node.start]),
-                np.array([node.node.end]),
+                survey.plan.tracks[track].randomizer,
+                np.array([node.start]),
+                np.array([node.end]),
                 survey.expected,
                 survey.closed,
             )[0]
-            for node in nodes
+            for track, _, node, _ in (known.nodes[e] for e in at)
         ]
         V[np.ix_(at, at)] = entry_covariance(edges, np.array(response), moments).whole / group.share
         first += len(group.tracks)
+    return _best_row(network, V, plus, minus, until)
+
+
+def _best_row(network, V, plus, minus, until):
+    used = np.flatnonzero(network.end <= (network.periods if until is None else until))
     B = np.zeros((len(used), network.periods + 1))
     B[np.arange(len(used)), network.end[used]] += 1
     B[np.arange(len(used)), network.start[used]] -= 1
-    contrast = np.zeros(network.periods + 1)
+    contrast, row = np.zeros(network.periods + 1), np.zeros(len(network.end))
     contrast[plus] += 1
     contrast[minus] -= 1
     inverse = np.linalg.inv(V[np.ix_(used, used)])
-    row = np.zeros(len(network.end))
     row[used] = contrast @ np.linalg.pinv(B.T @ inverse @ B, rcond=1e-10) @ B.T @ inverse
     return row
 
@@ -95,6 +75,23 @@ def attended(survey, nodes):
     return Tallies(nodes, attendance)
 
 
+def uniform(track, reports, generator):
+    """The tally of so many symbols, each as likely as any other."""
+    symbols = generator.integers(0, track.randomizer.symbols, reports).astype(np.uint64)
+    return counterpart_of(track.randomizer).tally(symbols)
+
+
+def answered(survey, attendance, generator, draw=uniform):
+    """Tallies of all nodes, each of as many reports as are due of those who are heard as it closes."""
+    nodes = {}
+    for number, track in enumerate(survey.plan.tracks):
+        for at in track.node_numbers():
+            if there := attendance.get((survey.plan.group_of(number), track.node(at).end)):
+                due = there.heard * track.reports // track.count
+                nodes[TrackNumber(number), NodeNumber(at)] = draw(track, due, generator)
+    return Tallies(nodes, attendance)
+
+
 def random_tallies(survey, generator, reports=500):
     """Tallies of uniformly random symbols, for plans of k-RR."""
     tallies = {}
@@ -107,11 +104,7 @@ def random_tallies(survey, generator, reports=500):
 
 def expected_tally(randomizer, inputs):
     """The expected tally of reports with these true inputs, counts[u] each: decoding it gives the truth."""
-    space = randomizer.space
-    P = np.array(
-        [[randomizer.weight(o, u) / randomizer.total(u) for u in range(space.size)] for o in range(randomizer.symbols)]
-    )
-    return NodeTally(int(np.sum(inputs)), P @ np.asarray(inputs, dtype=float))
+    return NodeTally(int(np.sum(inputs)), matrices(randomizer)[0] @ np.asarray(inputs, dtype=float))
 
 
 def inputs_of(track, node, states):
@@ -123,18 +116,19 @@ def inputs_of(track, node, states):
     return counts
 
 
-def noiseless(survey, states):
-    """Tallies that are what everybody's reports are expected to be, each entry standing for `total` entries.
+def noiseless(survey, states, scale=SCALE):
+    """Releases as if every report were what it is expected to be, of as many entries as the plan has report each node.
 
-    states: shape (entries, T+1). For plans of k-RR in which every entry reports everything.
+    states: shape (kinds, T+1), of `scale` entries each. For randomizers whose tallies count symbols.
     """
-    tallies = {}
+    nodes = {}
     for number, track in enumerate(survey.plan.tracks):
-        total = track.randomizer.total()
+        share = survey.plan.groups[survey.plan.group_of(number)].share / survey.plan.total_share
+        part = share * track.reports / track.count
         for at, node in enumerate(track.nodes(), 1):
-            full = expected_tally(track.randomizer, inputs_of(track, node, states) * total)
-            tallies[number, at] = NodeTally(full.reports, full.slots)
-    return attended(survey, tallies)
+            full = expected_tally(track.randomizer, inputs_of(track, node, states) * scale)
+            nodes[number, at] = NodeTally(round(full.reports * part), full.slots * part)
+    return releases(survey, attended(survey, nodes))
 
 
 def calendar(periods):

@@ -21,6 +21,8 @@ from changeling_simulations import Population, sample_tallies
 from changeling_statistics import Changelog, Solution, histogram_figures, read_rows, releases
 from scipy.stats import binom
 
+from ..protocol.examples import survey
+
 SURVEYS, SEED = 100, 24
 ENTRIES, PERIODS, DAY = 4_000, 4, 86_400
 ANSWERS = ("tea", "coffee", "water")
@@ -46,24 +48,16 @@ def asking(most: int) -> Survey:
         Group((Track(1, KaryResponse(StateSpace(len(each.answers)), Odds(20, 1)), 0, PERIODS, 1, place),))
         for place, each in enumerate(questions)
     )
-    return Survey.at_cost(
-        questions=questions,
-        calendar=Calendar(0, DAY, PERIODS),
-        plan=ReleasePlan(tuple(groups)),
-        skew=0,
-        spread=1,
-        grace=2,
-        minimum=1,
-    )
+    return survey(ReleasePlan(tuple(groups)), questions=questions, calendar=Calendar(0, DAY, PERIODS))
 
 
 @pytest.fixture(scope="module", params=[1, 3])
 def lived(request: pytest.FixtureRequest) -> tuple[Survey, Population, Population]:
     """A survey that counts so many changes, with the people of `changelog` in it: by what they hold, and by whether
     they are frozen."""
-    survey, log, constraint = asking(request.param), changelog(), AtMost(request.param)
-    main = Population.from_changelog(replace(log, answers=ANSWERS), survey.calendar, constraint)
-    return survey, main, Population.of_freezing(log, survey.calendar, constraint)
+    asked, log, constraint = asking(request.param), changelog(), AtMost(request.param)
+    main = Population.from_changelog(replace(log, answers=ANSWERS), asked.calendar, constraint)
+    return asked, main, Population.of_freezing(log, asked.calendar, constraint)
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +71,15 @@ def shares(lived) -> tuple[np.ndarray, ...]:
 @pytest.fixture(scope="module")
 def surveyed(lived) -> tuple[np.ndarray, np.ndarray]:
     """Of each survey the intervals, shape (SURVEYS, PERIODS, z, 2), and the bounds at 95%, (SURVEYS, PERIODS)."""
-    generator, (survey, main, freezing) = np.random.default_rng(SEED), lived
-    bands = [share_intervals(main, survey.about(0), generator) for _ in range(SURVEYS)]
-    bounds = [share_intervals(freezing, survey.about(1), generator)[:, 1, 1] for _ in range(SURVEYS)]
+    generator, (asked, main, freezing) = np.random.default_rng(SEED), lived
+    bands = [share_intervals(main, asked.about(0), generator) for _ in range(SURVEYS)]
+    bounds = [share_intervals(freezing, asked.about(1), generator)[:, 1, 1] for _ in range(SURVEYS)]
     return np.array(bands), np.array(bounds)
 
 
-def share_intervals(population: Population, survey: Survey, generator: np.random.Generator) -> np.ndarray:
+def share_intervals(population: Population, asked: Survey, generator: np.random.Generator) -> np.ndarray:
     """95% intervals of a simulated survey, as they are published, shape (PERIODS, z, 2)."""
-    known = releases(survey, sample_tallies(population, survey, generator))
+    known = releases(asked, sample_tallies(population, asked, generator))
     return histogram_figures(Solution(known), PERIODS)[0].intervals() / ENTRIES
 
 

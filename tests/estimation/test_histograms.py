@@ -158,7 +158,7 @@ def test_a_node_below_the_minimum_leaves_no_trace(closed):
         for one, other in zip(*pair, strict=True):
             np.testing.assert_array_equal(one.estimate.values, other.estimate.values)
             np.testing.assert_array_equal(one.estimate.covariance, other.estimate.covariance)
-            assert all((used.track, used.number) != (1, 3) for used in one.nodes)
+            assert all((used.track, used.number) != (1, 3) for used in one.basis.nodes)
 
 
 def test_a_report_stands_for_those_who_are_heard_over_those_who_report():
@@ -344,8 +344,9 @@ def test_an_online_estimate_is_the_same_when_more_is_known(plan, closed):
         scale = np.abs(now.estimate.covariance).max()
         np.testing.assert_allclose(then.estimate.values, now.estimate.values, rtol=1e-7, atol=1e-6)
         np.testing.assert_allclose(then.estimate.covariance, now.estimate.covariance, atol=1e-7 * scale)
-        np.testing.assert_allclose(then.basis.bounds(), now.basis.bounds(), rtol=1e-6, atol=1e-4)
-        assert (then.basis.heard, then.basis.enrolled) == (now.basis.heard, now.basis.enrolled)
+        one, other = then.basis.figures, now.basis.figures
+        np.testing.assert_allclose(one.bounds, other.bounds, rtol=1e-6, atol=1e-4)
+        assert (one.heard, one.enrolled) == (other.heard, other.enrolled)
         assert then.estimate.upper_bound == now.estimate.upper_bound
         assert plan is not SUBSETS_AFTER_STATES or closed or now.estimate.upper_bound == (period > 4)
 
@@ -387,8 +388,9 @@ def test_the_bounds_hold_whatever_the_silent_hold():
         nodes = {(0, 1): tally, (0, 2): tally, (1, 1): expected_tally(changes, inserted)}
         there = {(0, 1): Attendance(heard + silent, heard + silent), (0, 2): Attendance(heard)}
         last = series(asked, Tallies(nodes, there), 2)[-1]
-        assert (last.basis.enrolled, last.basis.heard) == (heard + silent, heard)
-        lower, upper = last.basis.bounds()[0]
+        figures = last.basis.figures
+        assert (last.basis.enrolled, figures.heard) == (heard + silent, heard)
+        lower, upper = figures.bounds[0, 0]
         for silent_with_it in (0, silent):
             assert lower - 1e-6 <= holding + silent_with_it <= upper + 1e-6
         assert upper - lower < silent + 1

@@ -1,6 +1,5 @@
 """The covariance of what entries report, against every way to draw groups and nodes, and every transcript."""
 
-from collections import Counter
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
@@ -27,24 +26,16 @@ from changeling_protocol import (
     Track,
     most_telling,
 )
-from changeling_statistics import (
-    Solution,
-    conserves,
-    counterpart_of,
-    releases,
-    without_sum,
-)
-from changeling_statistics.testing import transcripts
+from changeling_statistics import Solution
+from changeling_statistics.testing import one_report, transcripts
 
-from tests.true_sampling import true_sampling_covariance
+from tests.true_sampling import true_response_covariance, true_sampling_covariance
 
 from ..protocol.examples import survey
-from .graphs import attended, calendar, expected_tally, inputs_of
+from .graphs import SCALE, calendar, noiseless
 
 ANY, SPOKEN = Odds(9, 1), Fraction(1, 2)
 Z, T = 2, 4
-SCALE = 1200
-"""How many entries have each history, where tallies stand for what is expected."""
 CHANGES = KaryResponse(MutationSpace(Z), Odds(9, 1))
 STATES = KaryResponse(StateSpace(Z), Odds(9, 1))
 
@@ -60,20 +51,6 @@ ONCE = np.array([[0, 1, 1, 2, 2], [0, 2, 2, 2, 1], [0, 1, 2, 2, 2], [0, 1, 1, 1,
 CLOSED = np.array([[0, 1, 1, 2, 2], [0, 2, 2, 2, 1], [0, 1, 2, 1, 1], [0, 1, 1, 1, 1]])
 WIDER = np.array([[0, 1, 1, 3, 3], [0, 0, 2, 2, 1], [0, 3, 2, 2, 2]])
 """Histories of three answers: changes between four states are not told by balanced signed subsets."""
-
-
-def noiseless(asked, states):
-    """Releases as if everybody reported everything and without noise, but expanded as the plan says."""
-    tallies = {}
-    shares = np.array([g.share for g in asked.plan.groups]) / asked.plan.total_share
-    for group in range(len(asked.plan.groups)):
-        for number, track in asked.plan.numbered(group):
-            for at, node in enumerate(track.nodes(), 1):
-                counts = inputs_of(track, node, states) * SCALE
-                pi = shares[group] * track.reports / track.count
-                full = expected_tally(track.randomizer, counts)
-                tallies[number, at] = type(full)(round(full.reports * pi), full.slots * pi)
-    return releases(asked, attended(asked, tallies))
 
 
 def choices(plan):
@@ -163,77 +140,37 @@ CLOSED_PLANS = {
 }
 
 
-@cache
-def law(randomizer, true, odds=None):
-    """How likely each symbol is, at the odds that a joint response asks for from what every drawn integer selects."""
-    if odds is None:
-        total = randomizer.total(true)
-        return tuple((symbol, randomizer.weight(symbol, true) / total) for symbol in range(randomizer.symbols))
-    total = randomizer.favoured_total(true, odds)
-    drawn = Counter(randomizer.favoured_symbol_at(number, true, odds) for number in range(total))
-    return tuple((symbol, count / total) for symbol, count in drawn.items())
-
-
 def moments(group, nodes, history, worth):
     """Mean and second moment of what one entry's transcript is worth, over all its symbols, as a device draws them.
 
     nodes: those it reports, as (place of the track in the group, number). worth: of each symbol, on each of them.
     """
-    tracks, z = group.tracks, worth[0].shape[1]
-    if isinstance(group.joint, History):
-        return history_moments(group, nodes, history, worth)
+    asked = []
+    for place, number in nodes:
+        track = group.tracks[place]
+        node = track.node(number)
+        asked.append((place, track.randomizer.space.index(int(history[node.start]), int(history[node.end]))))
 
     @cache
-    def from_here(at, used, score):
-        mean, second = np.zeros(z), np.zeros((z, z))
+    def from_here(at, memory):
+        mean, second = np.zeros(Z), np.zeros((Z, Z))
         if at == len(nodes):
             return mean, second
-        place, number = nodes[at]
-        randomizer, node = tracks[place].randomizer, tracks[place].node(number)
-        true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
-        tells = group.joint is not None and randomizer.tells(true)
-        odds = None
-        if group.joint is not None:
-            odds = group.kernel.conditional_odds(place, used, score) if tells else Odds(1, 1)
-        for symbol, chance in law(randomizer, true, odds):
-            after, scored = used, score
-            if tells:
-                after = (*used[:place], used[place] + 1, *used[place + 1 :])
-                scored = group.kernel.scored(place, score, randomizer.agrees(symbol, true))
-            rest, squares = from_here(at + 1, after, scored)
+        for (symbol,), (chance, left) in transcripts(group, asked[at : at + 1], memory).items():
+            rest, squares = from_here(at + 1, left)
             said = worth[at][symbol]
-            mean = mean + chance * (said + rest)
-            second = second + chance * (np.outer(said, said) + np.outer(said, rest) + np.outer(rest, said) + squares)
+            mean = mean + float(chance) * (said + rest)
+            cross = np.outer(said, said) + np.outer(said, rest) + np.outer(rest, said)
+            second = second + float(chance) * (cross + squares)
         return mean, second
 
-    return from_here(0, (0,) * len(tracks), 0)
-
-
-def history_moments(group, nodes, history, worth):
-    """The same of a history group, whose reports are drawn time by time."""
-    asked = [(place, int(history[group.tracks[place].node(number).end])) for place, number in nodes]
-    null = group.histories.possible.null
-    said = {
-        sent: (float(chance), sum(worth[at][symbol] for at, symbol in enumerate(sent)))
-        for sent, (chance, _) in transcripts(group, [(place, state - (not null)) for place, state in asked]).items()
-    }
-    mean = sum(chance * value for chance, value in said.values())
-    return mean, sum(chance * np.outer(value, value) for chance, value in said.values())
+    return from_here(0, None)
 
 
 @cache
-def decoded(randomizer, conserved):
-    """What each symbol decodes to, shape (symbols, z)."""
-    counterpart = counterpart_of(randomizer)
-    tallies = [counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols)]
-    values = np.array([counterpart.estimate(tally).values for tally in tallies])
-    return without_sum(values, np.zeros((*values.shape, values.shape[1])))[0] if conserved else values
-
-
-def conserved(known, edge):
-    used = known.nodes[edge]
-    track = known.survey.plan.tracks[used.track]
-    return conserves(known.survey.closed, track.reports_changes, used.node.start)
+def decoded(randomizer):
+    """What each symbol decodes to in an open cohort, shape (symbols, z)."""
+    return np.array([one_report(randomizer, symbol).values for symbol in range(randomizer.symbols)])
 
 
 def enumerated(known, row, history):
@@ -247,7 +184,7 @@ def enumerated(known, row, history):
         group, first = plan.groups[g], plan.numbered(g)[0][0]
         nodes = sorted((track - first, number) for track, number in drawn)
         worth = [
-            row[e] * known.expansion[e] * (decoded(group.tracks[place].randomizer, conserved(known, e)) - centre[e])
+            row[e] * known.expansion[e] * (decoded(group.tracks[place].randomizer) - centre[e])
             for place, number in nodes
             for e in [edge[first + place, number]]
         ]
@@ -258,16 +195,9 @@ def enumerated(known, row, history):
 
 
 def response(known, row, histories):
-    """Σ_e K_e² C_e of so many entries, from the exact covariance of each report."""
-    z = len(known.survey.answers)
-    C = np.zeros((len(known), z, z))
-    for e, used in enumerate(known.nodes):
-        randomizer = known.survey.plan.tracks[used.track].randomizer
-        for history in histories:
-            true = randomizer.space.index(int(history[used.node.start]), int(history[used.node.end]))
-            one = counterpart_of(randomizer).report_covariance(true)
-            C[e] += known.expansion[e] * (without_sum(np.zeros(z), one)[1] if conserved(known, e) else one)
-    return np.tensordot(row**2, C, axes=1)
+    return true_response_covariance(
+        known.survey, known.track, known.network.end, known.expansion, row, np.asarray(histories)
+    )
 
 
 def estimable(known, retrospective):
@@ -394,15 +324,3 @@ def test_long_calendars_look_only_at_times_that_matter(monkeypatch):
             some = Solution(known).sampling.covariance(row, T)
         np.testing.assert_allclose(some[0], whole[0], atol=1e-9)
         assert some[1] == whole[1]
-
-
-def test_one_joint_group_that_everybody_reports_has_a_covariance_but_no_sampling_error():
-    """What a joint response ties together is there even if nobody was left out; a plan of lone reports has neither."""
-    tied = Solution(noiseless(PLANS["changes, low threshold"], OPEN)).sampling.design(np.array([T]))
-    alone = Solution(noiseless(asked(Group((changes(),))), OPEN)).sampling.design(np.array([T]))
-    assert tied.needed[0]
-    assert not alone.needed[0]
-    np.testing.assert_array_equal(tied.expansion[0], tied.whole)
-    assert (tied.ties[0].rho < 0).all()
-    assert len(asked(jointly(changes(4))).plan.groups) == 1
-    assert not Solution(noiseless(asked(jointly(changes(4))), OPEN)).sampling.design(np.array([T])).needed[0]

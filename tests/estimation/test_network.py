@@ -5,7 +5,25 @@ import pytest
 from changeling_statistics import Network
 from changeling_statistics.estimation.network import online_rows
 
-from .graphs import dense_row, hierarchy, scattered
+from .graphs import dense_row
+
+
+def hierarchy(periods, widths, generator=None):
+    """The network of a hierarchy; variances 1, or random in [1, 5)."""
+    spans = sorted(
+        ((s, s + w) for w in widths for s in range(0, periods - w + 1, w)), key=lambda span: (span[1], span[0])
+    )
+    start, end = np.array(spans, dtype=np.intp).T
+    variance = np.ones(len(spans)) if generator is None else generator.uniform(1, 5, len(spans))
+    return Network(periods, start, end, variance)
+
+
+def scattered(periods, edges, generator):
+    """A random network, in which some times may be connected with nothing."""
+    start = generator.integers(0, periods, edges)
+    end = start + 1 + np.array([generator.integers(0, periods - s) for s in start])
+    order = np.argsort(end, kind="stable")
+    return Network(periods, start[order], end[order], generator.uniform(0.5, 4, edges))
 
 
 def test_all_answers_are_fitted_at_once_retrospectively():

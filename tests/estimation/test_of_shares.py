@@ -4,19 +4,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from changeling_protocol import (
-    OFFSETS,
-    AtMost,
-    Calendar,
-    Group,
-    KaryResponse,
-    Odds,
-    Question,
-    ReleasePlan,
-    StateSpace,
-    Survey,
-    Track,
-)
+from changeling_protocol import OFFSETS, AtMost, Group, KaryResponse, Odds, Question, ReleasePlan, StateSpace, Track
 from changeling_simulations import Population, sample_tallies
 from changeling_statistics import (
     Estimate,
@@ -34,15 +22,18 @@ from changeling_statistics import (
 from changeling_statistics.estimation.of_shares import fits
 from scipy.stats import binom
 
+from ..protocol.examples import survey
+from .graphs import calendar
+
 SURVEYS = 80
 FALSE_ALARM = 1e-4
 """The chance that right intervals fail for an answer below, were the seed drawn anew."""
 MOST = binom.isf(FALSE_ALARM, SURVEYS, 0.05) / SURVEYS
 
 
-def holding(survey, shares, generator, entries=50_000):
+def holding(asked, shares, generator, entries=50_000):
     """Entries who hold answers with these shares, of whom a quarter changes at some time to an answer by the same."""
-    T = survey.calendar.periods
+    T = asked.calendar.periods
     states = np.zeros((entries, T + 1), np.uint16)
     states[:, 1:] = generator.choice(len(shares), (entries, 1), p=shares) + 1
     if T > 1:
@@ -50,13 +41,13 @@ def holding(survey, shares, generator, entries=50_000):
         moved = changes[:, None] & (np.arange(T + 1) >= at[:, None])
         states = np.where(moved, generator.choice(len(shares), (entries, 1), p=shares) + 1, states).astype(np.uint16)
     rows, counts = np.unique(states, axis=0, return_counts=True)
-    return Population(survey.answers, rows, rows, counts)
+    return Population(asked.answers, rows, rows, counts)
 
 
 def planned(periods, epsilon, entries):
-    calendar, constraint = Calendar(0, "1w", periods), AtMost(2)
-    rates = {} if periods == 1 else {"expected": steady_changes(calendar, constraint, 0.25)}
-    return optimal_plan(Wish(3, calendar, constraint, Decimal(epsilon), entries, closed=True, **rates)).option.survey
+    rates = {} if periods == 1 else {"expected": steady_changes(calendar(periods), AtMost(2), 0.25)}
+    wish = Wish(3, calendar(periods), AtMost(2), Decimal(epsilon), entries, closed=True, **rates)
+    return optimal_plan(wish).option.survey
 
 
 @pytest.mark.heavy
@@ -72,12 +63,12 @@ def planned(periods, epsilon, entries):
 )
 def test_intervals_hold_the_truth_and_noise_is_seldom_taken_for_a_difference(periods, since, shares, sizes):
     """Each answer's 95% interval misses in MOST of them at most; p is below 5% so often where nothing differs."""
-    generator, survey = np.random.default_rng(5), planned(periods, 4, sum(sizes))
-    arms = [holding(survey, share, generator) for share in shares]
+    generator, asked = np.random.default_rng(5), planned(periods, 4, sum(sizes))
+    arms = [holding(asked, share, generator) for share in shares]
     held = [(arm.histogram()[periods] - (since > 0) * arm.histogram()[since]) / arm.entries for arm in arms]
     told = [
         [
-            Solution(releases(survey, sample_tallies(arm.resampled(size, generator), survey, generator))).shares(
+            Solution(releases(asked, sample_tallies(arm.resampled(size, generator), asked, generator))).shares(
                 periods, since=since, drawn=True
             )
             for _ in range(SURVEYS)
@@ -108,9 +99,9 @@ def test_the_interval_holds_0_exactly_where_the_p_value_is_above_its_complement(
 
 def test_series_of_differences_are_those_one_by_one():
     """Shares, changes, and differences in differences; and something to compare with is needed."""
-    generator, survey = np.random.default_rng(2), planned(3, 4, 1000)
+    generator, asked = np.random.default_rng(2), planned(3, 4, 1000)
     one, other = (
-        Solution(releases(survey, sample_tallies(holding(survey, [0.2, 0.3, 0.5], generator, 500), survey, generator)))
+        Solution(releases(asked, sample_tallies(holding(asked, [0.2, 0.3, 0.5], generator, 500), asked, generator)))
         for _ in range(2)
     )
     for against, since in ((other, 0), (other, 1), (None, 1)):
@@ -129,18 +120,9 @@ LEVELS = ("0", "10", "20", "40", "80")
 MINUTES = Question.of_number("minutes", "How long?", LEVELS, AtMost(1), unit="min")
 
 
-def survey(odds):
+def asking(odds):
     plan = ReleasePlan((Group((Track(1, KaryResponse(StateSpace(5, null=False), odds), 0, 1),)),))
-    return Survey.at_cost(
-        questions=(MINUTES,),
-        calendar=Calendar(0, "1d", 1),
-        plan=plan,
-        closed=True,
-        skew=0,
-        spread=1,
-        grace=2,
-        minimum=1,
-    )
+    return survey(plan, questions=(MINUTES,), calendar=calendar(1), closed=True)
 
 
 def people(asked, numbers, generator):
@@ -176,7 +158,7 @@ def test_figures_without_noise_are_those_of_the_numbers():
     """At odds of 2e9 to 1, of 8,000 entries: the mean, quantiles and shares within what rounding may move them."""
     generator = np.random.default_rng(3)
     numbers = np.exp(np.log(20) + 0.5 * generator.standard_normal(8_000))
-    asked = survey(Odds(2**31, 1))
+    asked = asking(Odds(2**31, 1))
     one, *others = answered(asked, people(asked, numbers, generator), generator)
     (found,) = number_series(MINUTES.values, one, others, 1, quantiles=(0.25, 0.5, 0.9), above=(15.0, 50.0))
     clipped = np.clip(numbers, 0, 80)
@@ -193,7 +175,7 @@ def test_figures_without_noise_are_those_of_the_numbers():
 def test_intervals_of_mean_and_median_hold_the_truth():
     """At epsilon 2, of 4,000 entries, in 93 to 97.5% of 150 surveys, but for chance: 4.1 standard errors, 5e-5."""
     generator, surveys = np.random.default_rng(4), 150
-    asked = survey(Odds(7, 1))
+    asked = asking(Odds(7, 1))
     numbers = np.exp(np.log(20) + 0.5 * generator.standard_normal(4_000))
     clipped = np.clip(numbers, 0, 80)
     held, by_offset = np.zeros(2), people(asked, numbers, generator)
@@ -208,7 +190,7 @@ def test_intervals_of_mean_and_median_hold_the_truth():
 
 def test_what_is_no_quantile_or_has_other_levels_is_refused():
     generator = np.random.default_rng(5)
-    asked = survey(Odds(7, 1))
+    asked = asking(Odds(7, 1))
     one, *others = answered(asked, people(asked, np.full(200, 12.0), generator), generator)
     with pytest.raises(ValueError, match="between 0 and 1"):
         number_series(MINUTES.values, one, others, 1, quantiles=(1.0,))

@@ -135,10 +135,9 @@ def test_noise_is_what_is_asked_not_who_might_have_been():
     left, and what is smoothed away as a population's own variety would be a hundred times as much."""
     true = KaryResponse(StateSpace(3), Odds(10**6, 1))
     both = survey(ReleasePlan((Group((Track(1, true, 0, T),)), Group((Track(1, true, 0, T),)))), calendar=calendar(T))
-    states = np.repeat([[0] + [1, 2] * (T // 2), [0] + [2, 1] * (T // 2)], 500, axis=0)
-    whole = noiseless(both, states)
-    solution = Smoothing(releases(both, whole))
-    of_others = expected_moments(3, both.expected, T).centred[1, 1] / len(states)
+    states = np.array([[0] + [1, 2] * (T // 2), [0] + [2, 1] * (T // 2)])
+    solution = Smoothing(noiseless(both, states, 500))
+    of_others = expected_moments(3, both.expected, T).centred[1, 1] / 1000
     assert solution._noise.errors[-1].max() < 0.02 * of_others
 
 

@@ -10,6 +10,7 @@ from changeling_protocol import (
     BALANCED,
     SYMBOL_LIMIT,
     AtMost,
+    AtMostWithin,
     Group,
     KaryResponse,
     MutationSpace,
@@ -101,7 +102,8 @@ def test_few_changes_are_told_by_signed_subsets_and_a_budget_that_says_nothing_b
 @pytest.mark.parametrize("span", [Span(1, 0, 16), Span(5, 0, 16), Span(3, 1, 16), Span(2, 0, 16, 3), Span(16, 0, 16)])
 def test_reports_that_tell_are_counted_as_the_charge_counts_them(span):
     """Odds from the inverse of cost(κ, N) charge at most the budget, and all of it where anything tells."""
-    for closed, constraint in product((False, True), (AtMost(1), AtMost(3), AtMost(9), TimeBounded(150))):
+    constraints = AtMost(1), AtMost(3), AtMost(9), TimeBounded(150), AtMostWithin(3, 1500)
+    for closed, constraint in product((False, True), constraints):
         spends_what_it_may(wish(constraint=constraint, closed=closed), span)
 
 

@@ -19,32 +19,19 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
     Track,
-    TrackNumber,
     plan_cost,
 )
 from changeling_simulations import Population, exact_error
-from changeling_statistics import (
-    PRICE,
-    Attendance,
-    NodeTally,
-    Solution,
-    Tallies,
-    conserves,
-    counterpart_of,
-    optimal_plan,
-    outage,
-    predict,
-    releases,
-    without_sum,
-)
+from changeling_statistics import PRICE, Attendance, Solution, optimal_plan, outage, predict, releases
 from changeling_statistics.estimation.entries import SamplingDesign, draws, ties
 from changeling_statistics.planning.outages import GOOD, allowed_gap, enough_reports, longest_gap
 from changeling_statistics.planning.prediction import PlannedEdges
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.true_sampling import true_sampling_covariance
+from tests.true_sampling import true_response_covariance, true_sampling_covariance
 
+from ..estimation.graphs import answered
 from .wishes import wish, without_histories
 
 
@@ -91,20 +78,6 @@ def best():
     return of.survey(optimal_plan(of).plan), states
 
 
-def response(survey, edges, row, states):
-    """Σ_e K_e² C_e of all entries, from the exact covariance of each report."""
-    z, plan = len(survey.answers), survey.plan
-    total = np.zeros((z, z))
-    for K, start, end, number in zip(row, edges.start, edges.end, edges.track, strict=True):
-        track, share = plan.tracks[number], plan.groups[plan.group_of(number)].share / plan.total_share
-        for old, new in states[:, [end - track.width, end]].tolist():
-            one = counterpart_of(track.randomizer).report_covariance(track.randomizer.space.index(old, new))
-            if conserves(survey.closed, track.reports_changes, start):
-                one = without_sum(np.zeros(z), one)[1]
-            total += K**2 * one * track.count / track.reports / share
-    return total
-
-
 @pytest.mark.parametrize("retrospective", [False, True])
 @pytest.mark.parametrize("lived", [small, best])
 def test_the_predicted_variance_is_that_of_the_estimator_over_everybody_s_histories(lived, retrospective):
@@ -132,16 +105,19 @@ def test_the_predicted_variance_is_that_of_the_estimator_over_everybody_s_histor
         entries=np.array([float(n)]),
     )
     whole = replace(sampled, ties=ties(survey))
+    each = np.array([track.count / track.reports for track in plan.tracks])[edges.track]
+    stands_for = each * sampled.expansion[0][edges.group]
     for at, row in enumerate(K):
         of_draws, of_all = (true_sampling_covariance(each, row, states, z) for each in (sampled, whole))
         assert found.sampling[at] == pytest.approx(np.trace(of_draws) / z / n**2, rel=1e-6, abs=1e-12)
-        exact = np.trace(of_all + response(survey, edges, row, states)) / z / n**2
+        of_coins = true_response_covariance(survey, edges.track, edges.end, stands_for, row, states)
+        exact = np.trace(of_all + of_coins) / z / n**2
         assert found.errors[at] ** 2 == pytest.approx(exact, rel=1e-6, abs=1e-12)
 
 
 def test_four_times_the_devices_halve_the_error_and_devices_needed_follow():
-    """Errors fall with the root of the number; devices_for inverts that. Where everybody is on all tracks what is left
-    is the randomizers' noise. Devices, periods and errors that make no sense are named."""
+    """Errors fall with the root of the number; devices_for inverts that, and is never below one. Where everybody is on
+    all tracks what is left is the randomizers' noise. Devices, periods and errors that make no sense are named."""
     of = wish(periods=6)
     survey = of.survey(mixed_plan(3, 6))
     few, many = predict(survey, 1000), predict(survey, 4000)
@@ -152,6 +128,7 @@ def test_four_times_the_devices_halve_the_error_and_devices_needed_follow():
     needed = few.devices_for(0.02)
     assert predict(survey, round(needed)).mean == pytest.approx(0.02, rel=1e-3)
     assert many.devices_for(0.02) == pytest.approx(needed)
+    assert few.devices_for(1e3) == 1
     for asked, named in (
         (lambda: predict(survey, 0), "got 0"),
         (lambda: few.at(7), "1 to 6, got 7"),
@@ -179,23 +156,11 @@ def test_parts_that_float_are_weighed_as_the_estimator_does(retrospective):
     survey = of.survey(ReleasePlan((Group(tracks),)))
     found = predict(survey, 100, retrospective=retrospective)
     assert np.isfinite(found.errors).tolist() == [retrospective] * 2 + [True] * 3
-    tally_of = {
-        (TrackNumber(number), node): NodeTally(100, np.full(track.randomizer.symbols, 100))
-        for number, track in enumerate(survey.plan.tracks)
-        for node in track.node_numbers()
-    }
-    attendance = {(0, period): Attendance(100, 100 if period == 2 else 0) for period in range(2, 6)}
-    solution = Solution(releases(survey, Tallies(tally_of, attendance)), retrospective)
+    heard = {(0, period): Attendance(100, 100 * (period == 2)) for period in range(2, 6)}
+    solution = Solution(releases(survey, answered(survey, heard, np.random.default_rng(1))), retrospective)
     planned = solution.releases.network.variance
     for time in (3, 4, 5):
         assert found.errors[time - 1] ** 2 == pytest.approx(solution.row(time) ** 2 @ planned / 100**2)
-
-
-def test_a_point_takes_at_least_one_device():
-    """At an epsilon of 32 the noise of one device is far below a point: the figure is 1, and never 0."""
-    prediction = optimal_plan(wish(1, 2, 1, "32", closed=True, later=0)).option.prediction
-    assert prediction.mean * prediction.devices**0.5 < 0.01
-    assert prediction.devices_for(0.01) == 1
 
 
 @cache

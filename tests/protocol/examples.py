@@ -1,6 +1,7 @@
 """Surveys, keys and plans that tests of every package share."""
 
 from fractions import Fraction
+from typing import Any
 
 from changeling_protocol import (
     AtMost,
@@ -34,10 +35,7 @@ def mixed(answers: int, periods: int) -> ReleasePlan:
     panel = Group((Track(1, KaryResponse(states, Odds(5, 1)), 0, periods, reported=2),), share=3)
     flat = Group((Track(2, KaryResponse(changes, Odds(9, 2)), 0, periods),), share=2)
     anchored = Group(
-        (
-            Track(1, KaryResponse(states, Odds(4, 1)), 0, 1),
-            Track(1, KaryResponse(changes, Odds(2, 1)), 1, periods),
-        )
+        (Track(1, KaryResponse(states, Odds(4, 1)), 0, 1), Track(1, KaryResponse(changes, Odds(2, 1)), 1, periods))
     )
     return ReleasePlan((panel, flat, anchored))
 
@@ -57,22 +55,11 @@ def survey(
     answers: tuple[str, ...] = ("tea", "coffee", "neither"),
     calendar: Calendar = Calendar(1_800_000_000, 60, 8),  # noqa: B008
     constraint: Constraint = AtMost(3),  # noqa: B008
-    closed: bool = False,
-    skew: int = 5,
-    spread: int = 10,
-    grace: int = 600,
-    minimum: int = 1,
+    **others: Any,
 ) -> Survey:
+    """A survey at its cost. others: fields of it, by name; `questions` instead of one with these answers."""
     plan = plan or hierarchical(len(answers), calendar.periods, (1, 2, 4), Odds(3, 1))
-    return Survey.at_cost(
-        question="What do you drink?",
-        answers=answers,
-        calendar=calendar,
-        constraint=constraint,
-        plan=plan,
-        closed=closed,
-        skew=skew,
-        spread=spread,
-        grace=grace,
-        minimum=minimum,
-    )
+    usual: dict[str, Any] = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1}
+    if "questions" not in others:
+        usual |= {"question": "What do you drink?", "answers": answers, "constraint": constraint}
+    return Survey.at_cost(plan=plan, calendar=calendar, **usual | others)

@@ -24,7 +24,6 @@ from changeling_protocol import (
     Randomizer,
     ReleasePlan,
     SignedSubset,
-    Space,
     StateSpace,
     SubsetSelection,
     TimeBounded,
@@ -32,6 +31,8 @@ from changeling_protocol import (
     UnaryEncoding,
     most_telling,
 )
+
+from ..contracts.randomizers import steep
 
 PERIOD = 10
 """Seconds in a period; the time bounds below are meant in them."""
@@ -41,15 +42,25 @@ ANY = Odds(2, 1)
 
 @dataclass(frozen=True, slots=True)
 class LossCase:
-    """A survey in small of so many answers. reached: whether the charge is known to be attained."""
+    """A survey in small. reached: whether the charge is known to be attained."""
 
-    answers: int
-    name: str
     plan: ReleasePlan
-    calendar: Calendar
     constraint: Constraint
     closed: bool = False
     reached: bool = False
+
+    @property
+    def answers(self) -> int:
+        return self.plan.tracks[0].randomizer.space.answers
+
+    @property
+    def calendar(self) -> Calendar:
+        return calendar(self.plan.tracks)
+
+
+def calendar(tracks: Sequence[Track]) -> Calendar:
+    """That which ends with the last of these tracks."""
+    return Calendar(0, PERIOD, max(track.last for track in tracks))
 
 
 Laid = tuple[Literal["changes", "states"], int, int, int, int | None]
@@ -91,15 +102,13 @@ def loss_cases() -> Iterator[LossCase]:
     for z, (laid, constraint, closed) in product((1, 2, 3), PLAIN):
         if z == 3 and len({what for what, *_ in laid}) == 2:
             continue
-        for name, randomizers in _filled(laid, change_randomizers(z), state_randomizers(z, null=not closed)):
-            tracks = _tracks(laid, randomizers)
-            label = f"{name} {_of(laid)} {constraint} {'closed' * closed}"
-            reached = _attained(laid, constraint, closed, randomizers[0])
-            yield LossCase(z, label, ReleasePlan((Group(tracks),)), _calendar(tracks), constraint, closed, reached)
+        for tracks in _filled(laid, change_randomizers(z), state_randomizers(z, null=not closed)):
+            reached = _attained(laid, constraint, closed, tracks[0].randomizer)
+            yield LossCase(ReleasePlan((Group(tracks),)), constraint, closed, reached)
             if len(tracks) > 1 and not closed and isinstance(constraint, AtMost):
                 drawn = ReleasePlan(tuple(Group((track,), share) for share, track in enumerate(tracks, 1)))
-                reached = _attained(laid[:1], constraint, closed, randomizers[0])
-                yield LossCase(z, f"{label} drawn", drawn, _calendar(tracks), constraint, reached=reached)
+                reached = _attained(laid[:1], constraint, closed, tracks[0].randomizer)
+                yield LossCase(drawn, constraint, reached=reached)
     yield from _mixed()
 
 
@@ -123,8 +132,7 @@ def _mixed() -> Iterator[LossCase]:
         flat = Group((Track(2, changing["signed_quiet"], 0, 4), Track(1, changing["krr"], 0, 4)), 2)
         anchored = Group((Track(1, held["unary"], 0, 1), Track(1, changing["signed"], 1, 4)))
         for constraint in (AtMost(2), Hybrid((AtMost(2), TimeBounded(20)))):
-            plan = ReleasePlan((panel, flat, anchored))
-            yield LossCase(z, f"mixed {constraint} {closed}", plan, Calendar(0, PERIOD, 4), constraint, closed)
+            yield LossCase(ReleasePlan((panel, flat, anchored)), constraint, closed)
 
 
 def change_randomizers(answers: int) -> dict[str, Randomizer]:
@@ -134,25 +142,17 @@ def change_randomizers(answers: int) -> dict[str, Randomizer]:
         "krr_pairs": KaryResponse(MutationSpace(answers, repeats=True), odds),
         "signed": SignedSubset(space, odds),
         "signed_quiet": SignedSubset(space, odds, spoken=Fraction(2, 7)),
-        "custom": _custom(space),
+        "custom": steep(space),
     }
     return made | ({"signed_one_plus": SignedSubset(space, odds, 1, Fraction(3, 5))} if answers > 1 else {})
 
 
 def state_randomizers(answers: int, null: bool = True) -> dict[str, Randomizer]:
     space, odds = StateSpace(answers, null), Odds(5, 2)
-    made: dict[str, Randomizer] = {"krr_states": KaryResponse(space, odds), "custom_states": _custom(space)}
+    made: dict[str, Randomizer] = {"krr_states": KaryResponse(space, odds), "custom_states": steep(space)}
     if space.size > 1:
         made |= {"subset": SubsetSelection(space, odds, space.size // 2), "unary": UnaryEncoding(space, odds)}
     return made
-
-
-def _custom(space: Space) -> CustomResponse:
-    """A matrix without symmetry: truth mostly kept, every other weight different, columns of unlike totals."""
-    m = space.size
-    return CustomResponse(
-        space, tuple(tuple(9 + v if o == v else 1 + (3 * o + 5 * v + o * v) % 4 for v in range(m)) for o in range(m))
-    )
 
 
 JOINT: Sequence[tuple[Sequence[Laid], Constraint, bool, Odds, Sequence[tuple[tuple[int, ...], int]]]] = [
@@ -170,13 +170,7 @@ JOINT: Sequence[tuple[Sequence[Laid], Constraint, bool, Odds, Sequence[tuple[tup
     ([changes(1, 4), changes(2, 4), changes(4, 4)], AtMost(1), False, Odds(8, 1), [((1, 1, 1), 2)]),
     ([changes(1, 3), changes(3, 3)], AtMost(2), False, Odds(8, 1), [((2, 1), 3)]),
     ([changes(1, 4, 2), changes(2, 4, 1)], TimeBounded(12), False, Odds(8, 1), [((1, 1), 2)]),
-    (
-        [states(3, 1), changes(1, 3)],
-        AtMost(2),
-        False,
-        Odds(9, 2),
-        [((1, 1), 1), ((1, 1), 2), ((2, 1), 2), ((1, 3), 4)],
-    ),
+    ([states(3, 1), changes(1, 3)], AtMost(2), False, Odds(9, 2), [((1, 1), 1), ((1, 1), 2), ((2, 1), 2), ((1, 3), 4)]),
     ([states(3, 2), changes(1, 3, 1)], EITHER, False, Odds(9, 2), [((1, 1), 2)]),
     ([states(1)], AtMost(1), False, Odds(30, 7), [((1,), 1)]),
     ([states(3)], AtMost(1), False, Odds(30, 7), [((1,), 1), ((1,), 2), ((1,), 3)]),
@@ -209,20 +203,16 @@ def joint_loss_cases() -> Iterator[LossCase]:
         laid, constraint, closed, odds, weighed = shape
         if closed and z == 1:
             continue
-        for name, randomizers in _filled(laid, joint_changes(z, not closed), joint_states(z, not closed)):
-            tracks = _tracks(laid, randomizers)
+        for tracks in _filled(laid, joint_changes(z, not closed), joint_states(z, not closed)):
             alike = z == 1 and isinstance(constraint, AtMost) and laid == [changes(1, constraint.k)]
             for weights, threshold in weighed:
                 group = _joint(tracks, constraint, odds, threshold, weights, spare, closed)
-                label = f"{name} {_of(laid)} {constraint} {'closed' * closed} {weights} {threshold} +{spare}"
-                plan, reached = ReleasePlan((group,)), not (spare or alike)
-                yield LossCase(z, label, plan, _calendar(tracks), constraint, closed, reached)
+                yield LossCase(ReleasePlan((group,)), constraint, closed, reached=not (spare or alike))
     for z in (1, 2):
         panel = _joint([Track(1, joint_states(z)["krr_states"], 0, 4, reported=2)], AtMost(2), Odds(9, 1), 2)
         changing = _joint([Track(1, joint_changes(z)["signed_quiet"], 0, 4)], AtMost(2), Odds(8, 1), 1)
         plain = Group((Track(2, SignedSubset(MutationSpace(z), Odds(5, 2)), 0, 4),), 3)
-        plan = ReleasePlan((panel, changing, plain))
-        yield LossCase(z, "groups", plan, Calendar(0, PERIOD, 4), AtMost(2), reached=True)
+        yield LossCase(ReleasePlan((panel, changing, plain)), AtMost(2), reached=True)
 
 
 def joint_changes(answers: int, null: bool = True) -> dict[str, Randomizer]:
@@ -251,29 +241,12 @@ def lived(case: LossCase) -> bool:
 
 def _filled(
     laid: Sequence[Laid], changing: dict[str, Randomizer], held: dict[str, Randomizer]
-) -> Iterator[tuple[str, list[Randomizer]]]:
-    """Every choice of one randomizer for all tracks of changes and one for all of states, with their names."""
+) -> Iterator[tuple[Track, ...]]:
+    """The tracks with every choice of one randomizer for all of changes and one for all of states."""
     kinds = sorted({what for what, *_ in laid})
-    for chosen in product(*((changing if kind == "changes" else held).items() for kind in kinds)):
-        of_kind = {kind: randomizer for kind, (_, randomizer) in zip(kinds, chosen, strict=True)}
-        yield " ".join(name for name, _ in chosen), [of_kind[what] for what, *_ in laid]
-
-
-def _tracks(laid: Sequence[Laid], randomizers: Sequence[Randomizer]) -> tuple[Track, ...]:
-    return tuple(
-        Track(width, randomizer, first, last, reported)
-        for (_, width, first, last, reported), randomizer in zip(laid, randomizers, strict=True)
-    )
-
-
-def _of(laid: Sequence[Laid]) -> str:
-    return "+".join(
-        f"{what} of {width} in {first}-{last}, {reported or 'all'}" for what, width, first, last, reported in laid
-    )
-
-
-def _calendar(tracks: Sequence[Track]) -> Calendar:
-    return Calendar(0, PERIOD, max(track.last for track in tracks))
+    for chosen in product(*((changing if kind == "changes" else held).values() for kind in kinds)):
+        of = dict(zip(kinds, chosen, strict=True))
+        yield tuple(Track(width, of[what], first, last, reported) for what, width, first, last, reported in laid)
 
 
 def _joint(
@@ -286,6 +259,5 @@ def _joint(
     closed: bool = False,
 ) -> Group:
     """A joint group with a slot for every report that may tell something; spare: and so many more."""
-    calendar = _calendar(tracks)
-    slots = tuple(most_telling(track, calendar, constraint, closed) + spare for track in tracks)
+    slots = tuple(most_telling(track, calendar(tracks), constraint, closed) + spare for track in tracks)
     return Group.jointly(tracks, Joint(odds, threshold, weights, slots))

@@ -8,10 +8,13 @@ from changeling_protocol import (
     AtMostWithin,
     Calendar,
     Hybrid,
+    KaryResponse,
     Node,
+    Odds,
     Question,
+    StateSpace,
     TimeBounded,
-    cadence,
+    Track,
     cover,
     most_span,
 )
@@ -63,7 +66,7 @@ def test_ranges_that_no_node_reaches_and_widths_that_do_not_nest_are_named():
 
 def test_a_cadence_leaves_out_a_last_node_that_does_not_fit():
     """Only whole nodes inside (first, last]."""
-    assert cadence(3, 1, 9) == [Node(1, 4), Node(4, 7)]
+    assert Track(3, KaryResponse(StateSpace(2), Odds(2, 1)), 1, 9).nodes() == [Node(1, 4), Node(4, 7)]
 
 
 def test_a_calendar_is_written_in_words():

@@ -24,21 +24,13 @@ from changeling_protocol import (
     node_cost,
     plan_cost,
 )
-from changeling_statistics.testing import worst_of_two_lives
+from changeling_statistics.testing import worst_of_laws, worst_of_two_lives
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.enumeration import (
-    all_inputs,
-    changelogs,
-    enumerated_loss,
-    literal_transcript_ratio,
-    log_from_below,
-    worst_ratio_of_pairs,
-    worst_transcript_ratio,
-)
-from tests.joint_enumeration import defined_law, worst_joint_ratio
+from tests.enumeration import changelogs, enumerated_loss, literal_laws, log_from_below, worst_ratio_of_pairs
 
+from ..contracts.randomizers import steep
 from .loss_cases import ANY, LossCase, joint_loss_cases, lived, loss_cases
 
 ROUNDING = Decimal("1e-40")
@@ -76,57 +68,32 @@ def test_a_store_that_was_put_back_costs_no_more_than_two_lives():
         assert 0 < log_from_below(worst_of_two_lives(case.plan.groups[0], every)) <= stated, case
 
 
-SMALL = Calendar(0, 10, 2), Calendar(0, 10, 4)
-SIGNED = SignedSubset(MutationSpace(1), Odds(5, 2))
+def flat(randomizer, periods, reported=None):
+    return Group((Track(1, randomizer, 0, periods, reported),))
 
 
-@pytest.mark.parametrize(
-    ("randomizer", "calendar", "k", "reported"),
-    [
-        (KaryResponse(MutationSpace(1), Odds(5, 2)), SMALL[0], 1, None),
-        (SignedSubset(MutationSpace(2), Odds(5, 2)), SMALL[0], 1, None),
-        (SIGNED, SMALL[1], 2, 2),
-        (next(case for case in PLAIN if case.name.startswith("custom ")).plan.tracks[0].randomizer, SMALL[1], 2, 2),
-    ],
-    ids=["k-rr", "signed", "signed, nodes drawn", "custom, nodes drawn"],
+LAYERS = (Track(1, KaryChange(MutationSpace(1), ANY), 0, 2), Track(2, SignedSubset(MutationSpace(1), ANY), 0, 2))
+ANCHORED = (
+    Track(1, KaryResponse(StateSpace(2, null=False), ANY), 0, 1),
+    Track(1, SignedSubset(MutationSpace(2, null=False), ANY), 1, 3),
 )
-def test_every_transcript_listed_literally_gives_the_same_worst_ratio(randomizer, calendar, k, reported):
-    """Every choice of nodes and every symbol, against the product of the worst symbols, against all pairs at once."""
-    group = Group((Track(1, randomizer, 0, calendar.periods, reported),))
-    every = list(changelogs(randomizer.space.answers, calendar, AtMost(k)))
-    worst = 0
-    for one, other in product(every, every):
-        expected = worst_transcript_ratio(group, one, other)
-        assert literal_transcript_ratio(group, one, other) == expected
-        worst = max(worst, expected)
-    assert worst_ratio_of_pairs(group, every) == worst
+LITERAL = {
+    "k-rr": (flat(KaryResponse(MutationSpace(1), Odds(5, 2)), 2), 1, False),
+    "signed": (flat(SignedSubset(MutationSpace(2), Odds(5, 2)), 2), 1, False),
+    "signed, nodes drawn": (flat(SignedSubset(MutationSpace(1), Odds(5, 2)), 4, 2), 2, False),
+    "custom, nodes drawn": (flat(steep(MutationSpace(1)), 4, 2), 2, False),
+    "joint, open": (Group.jointly(LAYERS, Joint(Odds(7, 2), 3, (1, 2), (2, 1))), 2, False),
+    "joint, closed": (Group.jointly(ANCHORED, Joint(Odds(5, 2), 2, (2, 1), (1, 2))), 3, True),
+}
 
 
-LAYERS = Group.jointly(
-    (
-        Track(1, KaryChange(MutationSpace(1), ANY), 0, 2),
-        Track(2, SignedSubset(MutationSpace(1), ANY), 0, 2),
-    ),
-    Joint(Odds(7, 2), 3, (1, 2), (2, 1)),
-)
-CLOSED = Group.jointly(
-    (
-        Track(1, KaryResponse(StateSpace(2, null=False), ANY), 0, 1),
-        Track(1, SignedSubset(MutationSpace(2, null=False), ANY), 1, 3),
-    ),
-    Joint(Odds(5, 2), 2, (2, 1), (1, 2)),
-)
-
-
-@pytest.mark.parametrize(
-    ("group", "constraint", "closed"), [(LAYERS, AtMost(2), False), (CLOSED, AtMost(3), True)], ids=["open", "closed"]
-)
-def test_the_worst_transcript_of_a_joint_group_is_the_one_that_is_found(group, constraint, closed):
-    """The largest ratio of two laws, symbol by symbol, over all pairs of changelogs."""
-    answers, calendar = group.tracks[0].randomizer.space.answers, Calendar(0, 10, group.tracks[-1].last)
-    every = [all_inputs(group, states) for states in changelogs(answers, calendar, constraint, closed)]
-    laws = [defined_law(group, inputs) for inputs in every]
-    assert worst_joint_ratio(group, every) == max(a[sent] / b[sent] for a, b in product(laws, laws) for sent in a)
+@pytest.mark.parametrize("case", LITERAL)
+def test_every_transcript_listed_literally_gives_the_same_worst_ratio(case):
+    """Every choice of nodes and every symbol, against what follows from the worst symbols of all pairs at once."""
+    group, k, closed = LITERAL[case]
+    calendar = Calendar(0, 10, group.tracks[-1].last)
+    every = list(changelogs(group.tracks[0].randomizer.space.answers, calendar, AtMost(k), closed))
+    assert worst_ratio_of_pairs(group, every) == max(map(worst_of_laws, literal_laws(group, every)))
 
 
 def test_changelogs_under_a_time_bound_are_those_that_some_times_allow():

@@ -30,13 +30,7 @@ from changeling_protocol import (
     respond,
     unsent,
 )
-from changeling_statistics.testing import (
-    questions,
-    transcripts,
-    worst_of_laws,
-    worst_of_one_life,
-    worst_of_two_lives,
-)
+from changeling_statistics.testing import questions, transcripts, worst_of_laws, worst_of_two_lives
 
 from tests.coins import ListedCoins, SeededCoins
 from tests.enumeration import changelogs, log_from_below
@@ -79,15 +73,17 @@ def test_reports_drawn_one_by_one_have_the_law_of_one_response_over_all(shape):
     each report by itself has the law of its track's randomizer, by which it is decoded. So no two changelogs are told
     apart beyond the odds, over every pair and transcript; attained wherever there are two histories."""
     for group, stated, _, every in small_groups(shape):
-        worst = worst_of_one_life(group, every)
+        asked = [questions(group, states) for states in every]
+        laws = {tuple(each): {sent: p for sent, (p, _) in transcripts(group, each).items()} for each in asked}
+        worst = worst_of_laws(laws.values())
         assert log_from_below(worst) <= stated == ODDS.epsilon
         assert worst == (Fraction(7, 2) if group.histories.possible.count > 1 else 1)
-        histories = {tuple(true for _, true in asked): asked for asked in (questions(group, each) for each in every)}
+        histories = {tuple(true for _, true in each) for each in laws}
         total = ODDS.favoured + (len(histories) - 1) * ODDS.other
-        for truth, asked in histories.items():
-            law = {sent: chance for sent, (chance, _) in transcripts(group, asked).items()}
+        for each, law in laws.items():
+            truth = tuple(true for _, true in each)
             assert law == {sent: Fraction(ODDS.favoured if sent == truth else ODDS.other, total) for sent in histories}
-            for at, (place, true) in enumerate(asked):
+            for at, (place, true) in enumerate(each):
                 randomizer = group.tracks[place].randomizer
                 for symbol in range(randomizer.symbols):
                     alone = sum(chance for sent, chance in law.items() if sent[at] == symbol)

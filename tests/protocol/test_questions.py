@@ -31,9 +31,8 @@ from changeling_protocol import (
     plan_cost,
 )
 
-from ..enumeration import changelogs, group_inputs, log_from_below, worst_ratio_of_pairs
-from ..joint_enumeration import defined_law, worst_joint_ratio
-from .examples import AUTHORITY, PINNED
+from ..enumeration import changelogs, defined_law, group_inputs, log_from_below, worst_joint_ratio, worst_ratio_of_pairs
+from .examples import AUTHORITY, PINNED, survey
 
 ANY = Odds(2, 1)
 CALENDAR = Calendar(0, 60, 3)
@@ -146,9 +145,7 @@ def sent(view: Group, symbols: tuple[int, ...], inputs: tuple[int, ...]) -> Frac
 def asked(*questions: Question, plan: ReleasePlan | None = None, **others) -> Survey:
     tracks = tuple(changes(len(each.answers), place, Odds(3, 1)) for place, each in enumerate(questions))
     plan = plan or ReleasePlan(tuple(Group((track,)) for track in tracks))
-    return Survey.at_cost(
-        questions=questions, plan=plan, calendar=CALENDAR, skew=5, spread=10, grace=600, minimum=1, **others
-    )
+    return survey(plan, questions=questions, calendar=CALENDAR, **others)
 
 
 def test_a_survey_of_several_questions_comes_back_from_its_bytes():

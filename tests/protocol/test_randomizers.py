@@ -6,7 +6,7 @@ from contextlib import suppress
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
-from math import exp, log, nextafter
+from math import exp, nextafter
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ from changeling_protocol import (
     SYMBOL_LIMIT,
     CustomResponse,
     KaryChange,
-    KaryResponse,
     MutationSpace,
     Odds,
     SignedSubset,
@@ -131,16 +130,6 @@ def test_one_change_costs_its_odds_whatever_it_is_compared_with():
             assert min(losses.appears, losses.vanishes) > 0
             with localcontext(prec=60):
                 assert 0 <= losses.appears + losses.vanishes - losses.mutations < Decimal("1e-40")
-
-
-def test_answers_kept_with_bias_cost_a_logarithm():
-    """The lecture notes' mechanism, answers ±1 kept with probability (1 + e)/2, is k-RR on two answers: its loss is
-    exactly ln((1 + e)/(1 - e)), which is more than 2e (lecture notes, section 1)."""
-    e = Fraction(1, 4)
-    response = KaryResponse(StateSpace(2, null=False), Odds(int(4 * (1 + e)), int(4 * (1 - e))))
-    assert Fraction(response.weight(0, 0), response.total()) == (1 + e) / 2
-    assert 0 <= float(response.losses.mutations) - log((1 + e) / (1 - e)) < 1e-15
-    assert response.losses.mutations > 2 * Decimal("0.25")
 
 
 @pytest.mark.parametrize(

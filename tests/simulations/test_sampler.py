@@ -38,7 +38,7 @@ from changeling_statistics.estimation.entries import correlations, middle
 from changeling_statistics.testing import questions, transcripts
 from scipy.stats import chisquare
 
-from tests.joint_enumeration import defined_law
+from tests.enumeration import defined_law
 
 FALSE_ALARM = 1e-6
 """The chance that a right sampler fails one of the tests below, were its seed drawn anew."""

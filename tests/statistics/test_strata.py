@@ -7,13 +7,7 @@ from itertools import chain, combinations, product
 import numpy as np
 import pytest
 from changeling_protocol import Breakdown, NodeNumber, StratumNumber, TrackNumber
-from changeling_statistics import (
-    Attendance,
-    NodeTally,
-    StratifiedTallies,
-    batches_to_show,
-    select,
-)
+from changeling_statistics import Attendance, NodeTally, StratifiedTallies, batches_to_show, select
 from changeling_statistics.estimate import MINIMUMS, enough
 from hypothesis import given
 from hypothesis import strategies as st

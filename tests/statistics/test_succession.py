@@ -5,11 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from changeling_protocol import (
-    Breakdown,
-    Calendar,
-    Node,
-)
+from changeling_protocol import Breakdown, Calendar, Node
 from changeling_statistics import (
     Estimate,
     Gap,

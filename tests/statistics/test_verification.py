@@ -21,11 +21,9 @@ from changeling_protocol import (
     SubsetSelection,
     Survey,
     Track,
-    TrackNumber,
 )
 from changeling_statistics import (
     Attendance,
-    NodeTally,
     Solution,
     Tallies,
     counterpart_of,
@@ -35,6 +33,7 @@ from changeling_statistics import (
     verify_files,
 )
 
+from ..estimation.graphs import answered
 from ..protocol.examples import survey
 
 PERIODS, ENTRIES, SEED = 12, 3000, 5
@@ -42,21 +41,10 @@ LOST = 7
 """Nobody is heard at the end of this period."""
 
 
-def answered(asked: Survey, lost: int | None = None) -> Tallies:
+def tallied(asked: Survey, lost: int | None = None) -> Tallies:
     """Uniform symbols of everybody who is heard, by and by fewer; nobody is at the end of one period."""
-    generator = np.random.default_rng(SEED)
-    attendance = {
-        (0, period): Attendance(ENTRIES - 10 * period, ENTRIES if period == 1 else 0, 0)
-        for period in range(1, PERIODS + 1)
-        if period != lost
-    }
-    nodes: dict[tuple[TrackNumber, NodeNumber], NodeTally] = {}
-    for number, track in enumerate(asked.plan.tracks):
-        for at in track.node_numbers():
-            if heard := attendance.get((0, track.node(at).end)):
-                symbols = generator.integers(0, track.randomizer.symbols, heard.heard).astype(np.uint64)
-                nodes[TrackNumber(number), NodeNumber(at)] = counterpart_of(track.randomizer).tally(symbols)
-    return Tallies(nodes, attendance)
+    heard = {(0, t): Attendance(ENTRIES - 10 * t, ENTRIES * (t == 1)) for t in range(1, PERIODS + 1) if t != lost}
+    return answered(asked, heard, np.random.default_rng(SEED))
 
 
 def subsets(width: int, z: int, odds: Odds, question: int = 0) -> Track:
@@ -67,7 +55,7 @@ CALENDAR = Calendar(1_700_000_000, 86_400, PERIODS)
 CHANGES = SignedSubset(MutationSpace(3), Odds(20, 1), spoken=Fraction(1))
 TRACKS = (*(Track(width, CHANGES, 0, PERIODS) for width in (1, 3)), subsets(4, 3, Odds(9, 1)))
 SURVEY = survey(ReleasePlan((Group(TRACKS),)), calendar=CALENDAR, minimum=10)
-TALLIES = answered(SURVEY, LOST)
+TALLIES = tallied(SURVEY, LOST)
 FILES = edition_files(SURVEY, TALLIES, revision=3, last=PERIODS, final=PERIODS - 2)
 COLUMNS = edition_columns(SURVEY, TALLIES)
 EDITION = Edition(
@@ -137,9 +125,8 @@ def test_each_of_several_questions_has_files_of_its_own() -> None:
     """A changed tally of one names figures of that one alone."""
     tracks = (subsets(1, 3, Odds(3, 1)), subsets(1, 2, Odds(3, 1), 1))
     questions = [Question(f"q{z}", f"Which of {z}?", tuple(f"{at}" for at in range(z)), AtMost(3)) for z in (3, 2)]
-    plan, rest = ReleasePlan((Group(tracks),)), {"skew": 60, "spread": 3600, "grace": 86_400, "minimum": 10}
-    asked = Survey.at_cost(questions=questions, calendar=CALENDAR, plan=plan, **rest)
-    tallies = answered(asked)
+    asked = survey(ReleasePlan((Group(tracks),)), questions=questions, calendar=CALENDAR, minimum=10)
+    tallies = tallied(asked)
     files = edition_files(asked, tallies, revision=1, last=PERIODS, final=PERIODS)
     assert {name.partition(".")[0] for name in files} == {
         f"{name}-{place}" for name in ("series", "retrospective") for place in (0, 1)

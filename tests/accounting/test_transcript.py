@@ -8,6 +8,7 @@ import dp_accounting
 import pytest
 from changeling_protocol import (
     AtMost,
+    AtMostWithin,
     Calendar,
     CustomResponse,
     Group,
@@ -90,6 +91,9 @@ SMALL = {
     "k-RR, layers": (layered(kary(2), 4, (1, 2, 4)), 2, False, True),
     "k-RR, layers of unlike odds": (Group((Track(1, kary(1), 0, 4), Track(2, kary(1, 7, 4), 0, 4))), 2, False, False),
     "k-RR, nodes drawn": (flat(kary(1), 4, 2), 2, False, True),
+    "k-RR, nodes drawn, closed": (flat(kary(2), 3, 2), 1, True, True),
+    "k-RR, so many within so long": (flat(kary(2), 4), AtMostWithin(2, 66), True, True),
+    "signed subsets, a node drawn, closed": (flat(signed(2), 3, 1), 2, True, True),
     "signed subsets": (flat(signed(2, Fraction(1, 2)), 4), 2, False, False),
     "signed subsets, closed": (flat(signed(2, Fraction(1, 3)), 4), 3, True, True),
     "signed subsets, layers": (layered(signed(2, Fraction(1, 3)), 4, (1, 2)), 2, False, False),

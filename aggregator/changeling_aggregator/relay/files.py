@@ -64,20 +64,15 @@ class _Round:
 
 
 class NetworkShares:
-    """The shares of all networks in one spool, which guards it from threads.
+    """The shares of all networks in one spool, which guards it from threads."""
 
-    slots: how many envelopes the spool holds. nameless: how many were there at the start, of networks that nobody knows
-    any more: shares are of the rest, so that no network fills the room over many starts.
-    """
-
-    def __init__(self, slots: int, nameless: int = 0) -> None:
-        self._slots, self.nameless = slots, nameless
+    def __init__(self) -> None:
         self._rounds: dict[int, _Round] = {}
 
-    def take(self, network: str, count: int, round_: int) -> bool:
-        """Take a share of so many for a network, which counts until the round has gone; False where it has no more."""
+    def take(self, network: str, count: int, round_: int, room: int) -> bool:
+        """Take so many of this room for a network, which count until the round has gone; False beyond its share."""
         taken = sum(each.taken[each.name(network)] for each in self._rounds.values())
-        if taken + count > max(1, (self._slots - self.nameless) // SHARE):
+        if taken + count > max(1, room // SHARE):
             return False
         now = self._rounds.setdefault(round_, _Round())
         name = now.name(network)
@@ -145,11 +140,13 @@ class Spool:
         self._lock = Lock()
         self._free: list[int] = []
         self._waiting: dict[int, WaitingEnvelope] = {}
-        slots = os.fstat(self._file).st_size // self._slot_bytes
-        for slot in range(slots):
+        self._slots = os.fstat(self._file).st_size // self._slot_bytes
+        for slot in range(self._slots):
             self._find(slot)
         self._nameless = set(self._waiting)
-        self._shares = NetworkShares(slots, len(self._nameless))
+        """What was there at the start, of networks that nobody knows any more. Shares are of the rest, so that no
+        network fills the room over many starts."""
+        self._shares = NetworkShares()
         self.flush()
 
     def close(self) -> None:
@@ -164,7 +161,8 @@ class Spool:
         """
         count = len(envelopes)
         with self._lock:
-            if network is not None and not self._shares.take(network, count, round_):
+            room = self._slots - len(self._nameless)
+            if network is not None and not self._shares.take(network, count, round_, room):
                 whose = "of your network wait here than this relay keeps of one"
                 raise Overloaded(f"more envelopes {whose}: come again later")
             if count > len(self._free):
@@ -223,9 +221,7 @@ class Spool:
                 for slot in slots:
                     del self._waiting[slot]
                 self._free += slots
-                gone = self._nameless.intersection(slots)
-                self._nameless -= gone
-                self._shares.nameless -= len(gone)
+                self._nameless.difference_update(slots)
 
     def forget_shares(self, now: int) -> None:
         """Give networks the room back of rounds of which nothing is left. now: the present one."""

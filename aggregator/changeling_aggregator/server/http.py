@@ -318,7 +318,6 @@ TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
 """For answers over TLS."""
 DENIALS_SECONDS = 10.0
 """Denials that are alike are logged once in such a time, with their number, so that strangers fill no log."""
-WARNED_SECONDS = 3600.0
 UNNAMED_PROXY = (
     "somebody who is no trusted proxy sends X-Forwarded-For: if that is your proxy, name its address with --proxy, or "
     "in a container the bridge's; until then all whom it speaks for share one limit"
@@ -384,13 +383,11 @@ class FrontDoor:
     """Middleware before an application.
 
     clock: Unix seconds, for the date of every answer: devices delay what they would send too early by the time that
-    the server shows. rates: of networks, where there is a limit. traffic: counts; None where nobody reads them.
+    the server shows. rates: of networks, where there is a limit. traffic: counts.
     """
 
-    def __init__(self, app: ASGIApp, clock: Clock, rates: Rates | None = None, traffic: Traffic | None = None) -> None:
-        self._app, self._clock, self._rates = app, clock, rates
-        self._traffic = traffic
-        self._warned = -WARNED_SECONDS
+    def __init__(self, app: ASGIApp, clock: Clock, rates: Rates | None, traffic: Traffic) -> None:
+        self._app, self._clock, self._rates, self._traffic = app, clock, rates, traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or says that it is too early."""
@@ -417,8 +414,7 @@ class FrontDoor:
         try:
             await app(scope, receive, with_headers)
         finally:
-            if self._traffic is not None:
-                self._traffic.answered(scope, status, perf_counter() - began)
+            self._traffic.answered(scope, status, perf_counter() - began)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """The answer to a request that names no host, or several, or that comes too early; None where it goes on."""
@@ -438,13 +434,10 @@ class FrontDoor:
         return turned_down(ErrorCode.TOO_MANY_REQUESTS, FROM_ONE_NETWORK, retry_after(wait)) if wait else None
 
     def _look_for_unnamed_proxy(self, scope: Scope, peer: str) -> None:
-        """Warn where somebody speaks for others and is not believed: a trusted proxy's word has become the peer."""
+        """Warn once where somebody speaks for others and is not trusted: a trusted proxy's word has become the peer."""
         spoken_for = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
-        if peer.encode() in spoken_for or monotonic() < self._warned + WARNED_SECONDS:
-            return
-        self._warned = monotonic()
-        _log.warning(UNNAMED_PROXY)
-        if self._traffic is not None:
+        if peer.encode() not in spoken_for and not self._traffic.unnamed_proxy:
+            _log.warning(UNNAMED_PROXY)
             self._traffic.unnamed_proxy = True
 
 

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from hashlib import sha256
 from threading import Event, Lock, Thread
 from time import perf_counter
@@ -60,7 +61,6 @@ class ShownSurvey:
     lots: Mapping[StratumKey, StratumCounts]
     _unions: OrderedDict[tuple[StratumNumber, ...] | None, Tallies] = field(default_factory=OrderedDict)
     _solutions: OrderedDict[object, Solution] = field(default_factory=OrderedDict)
-    _stratified: StratifiedTallies | None = None
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -82,7 +82,7 @@ class ShownSurvey:
         """The tallies that estimates may be made of. strata: whose, rising; None for everybody's."""
         with self._lock:
             if strata not in self._unions:
-                self._unions[strata] = self._everybody() if strata is None else self._stratify().union(strata)
+                self._unions[strata] = self._everybody() if strata is None else self._stratified.union(strata)
             keep_latest(self._unions, strata, self._unions[strata], MOST_UNIONS)
             return self._unions[strata]
 
@@ -107,16 +107,15 @@ class ShownSurvey:
         nodes = {node: tally for node, tally in everyone.items() if tally.reports >= self.survey.minimum}
         return Tallies(nodes, everyone.attendance)
 
-    def _stratify(self) -> StratifiedTallies:
-        if self._stratified is None:
-            nodes = {
-                (track, node, stratum): tally
-                for (_, _, stratum), lot in self.lots.items()
-                for (track, node), tally in lot.nodes.items()
-            }
-            closings = {(group, period, stratum): lot.attendance for (period, group, stratum), lot in self.lots.items()}
-            self._stratified = StratifiedTallies(nodes, closings, self.survey.minimum)
-        return self._stratified
+    @cached_property
+    def _stratified(self) -> StratifiedTallies:
+        nodes = {
+            (track, node, stratum): tally
+            for (_, _, stratum), lot in self.lots.items()
+            for (track, node), tally in lot.nodes.items()
+        }
+        closings = {(group, period, stratum): lot.attendance for (period, group, stratum), lot in self.lots.items()}
+        return StratifiedTallies(nodes, closings, self.survey.minimum)
 
 
 class Showing:

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from ...errors import TurnedDown
 from ...store import StoredSurvey, TokenScope, hash_of
 from ..http import UNKEPT, PackedFile, answer_file, json
-from ..requests import needs_secure, read_body, service_of, session_cookie, signed_in, survey_in_path
+from ..requests import check_scope, needs_secure, read_body, service_of, session_cookie, signed_in, survey_in_path
 from ..service import LIFE_SECONDS
 
 _STATIC = Path(__file__).with_name("static")
@@ -202,8 +202,7 @@ async def sign_in(request: Request) -> Response:
     if token is None:
         sentence = "this server knows no such token, or no longer"
         raise TurnedDown(ErrorCode.UNAUTHORIZED, sentence, {"www-authenticate": "Bearer"})
-    if TokenScope.READ not in token.scopes:
-        raise TurnedDown(ErrorCode.FORBIDDEN, f"this token has not the scope {TokenScope.READ.value}")
+    check_scope(token, TokenScope.READ)
     _end(request)
     response = Response(status_code=204, headers=_UNKEPT)
     response.set_cookie(

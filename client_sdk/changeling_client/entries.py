@@ -342,10 +342,18 @@ def is_number(number: object) -> bool:
 
 def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none, or it has left."""
+    found = find(db, wrapping, survey, number)
+    if found is None:
+        raise ValueError(f"entry {number} has left the survey")
+    return found
+
+
+def find(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry | None:
+    """The entry of that number; None if it has left. Raises ValueError if the survey has never had one."""
     row = db.execute(_LOAD, (survey, number)).fetchone() if is_number(number) else None
     if row is None:
         if has_left(db, survey, number):
-            raise ValueError(f"entry {number} has left the survey")
+            return None
         known = find_survey(db, survey)
         if known is None or known.status not in (Status.ASKED, Status.JOINED, Status.ENDED):
             raise ValueError(why_not(known, survey))

@@ -345,10 +345,10 @@ def _keep(
 ) -> tuple[Recorded, Known | None]:
     """Keeps an answer. Returns the outcome, and the survey where that was refused: it is logged afterwards."""
     pending, known = pending._replace(answer=kept_answer(pending.answer)), entries.find_survey(db, id_)
-    if known is None or known.status >= Status.LEFT or entries.has_left(db, id_, number):
+    before = None if known is None or known.status >= Status.LEFT else entries.find(db, wrapping, id_, number)
+    if known is None or before is None:
         entries.count_drop(db, Drop.NOT_TAKING_PART)
         return Recorded.DROPPED, known if known is not None and known.status is Status.REFUSED else None
-    before = entries.load(db, wrapping, id_, number)
     if known.status is Status.ASKED:
         entry, recorded = _kept_for_later(before, pending)
     else:

@@ -1,7 +1,5 @@
 """The device that most tests of the client begin with."""
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -68,13 +66,3 @@ def kit(tmp_path: Path) -> Iterator[Callable[..., tuple[Client, AppsServer]]]:
             return opened.enter_context(make_client(tmp_path / folder, server, **options)), server
 
         yield opens
-
-
-@pytest.fixture
-def in_memory(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, if there is such a place: a SIGKILL loses nothing there either, and syncing costs nothing."""
-    if not os.path.isdir("/dev/shm"):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as path:
-        yield Path(path)

@@ -151,12 +151,12 @@ def assert_the_store_is_of_one_mind(directory, known):
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("asked", "every"), [(NOISY, 1), (TOGETHER, 3)], ids=["each by itself", "joint"])
-def test_a_kill_at_any_step_changes_no_report(in_memory, asked, every):
+def test_a_kill_at_any_step_changes_no_report(tmp_path, asked, every):
     """For every SQL statement that changes something and every end of a request: from what is on disk there, the device
     sends each node's report once or repeats it, with the same id and symbol, about the same input. In a joint group,
     for every third, as a transaction has several: the counts are those of the reports, there and at the end."""
     seen, lives = set(), 0
-    for directory in copies_of_each_step(in_memory, lambda folder, steps: scenario(folder, steps, asked), every):
+    for directory in copies_of_each_step(tmp_path, lambda folder, steps: scenario(folder, steps, asked), every):
         known = {}
         for starts in (False, True):
             if starts:
@@ -173,11 +173,11 @@ def test_a_kill_at_any_step_changes_no_report(in_memory, asked, every):
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_a_kill_at_a_step_changes_no_report_where_the_store_is_in_postgresql(in_memory, postgresql):
+def test_a_kill_at_a_step_changes_no_report_where_the_store_is_in_postgresql(tmp_path, postgresql):
     """Every eleventh statement and end of a request: the process is killed there and started again."""
     last, code = 1, -signal.SIGKILL
     while code == -signal.SIGKILL:
-        (directory := in_memory / str(last)).mkdir()
+        (directory := tmp_path / str(last)).mkdir()
         (directory / "database").write_text(postgresql.new())
         code = ended(forked(lambda: scenario(directory, Steps.killed_at(last))))  # noqa: B023
         if code:

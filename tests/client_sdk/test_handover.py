@@ -227,11 +227,11 @@ def live(root: Path, steps: Steps) -> None:
 
 
 @pytest.mark.heavy
-def test_killed_at_any_write_there_is_one_store_that_answers(in_memory):
+def test_killed_at_any_write_there_is_one_store_that_answers(tmp_path):
     """For every statement and every write of a witness: from what is on disk there, each node of each entry is
     answered once, or the same answer sent again, by the one store or the other; and none is lost."""
     lives = 0
-    for root in copies_of_each_step(in_memory, live):
+    for root in copies_of_each_step(tmp_path, live):
         live(root, Steps())
         assert_each_node_is_answered_once(sent_reports(root, NOISY), NOISY, 2)
         lives += 1

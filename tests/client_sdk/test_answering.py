@@ -2,11 +2,10 @@
 
 import tempfile
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 
 import pytest
-from changeling_client import BadEnrolment, Client
+from changeling_client import BadEnrolment
 from changeling_client.testing import stored
 from changeling_protocol import (
     AtMost,
@@ -21,7 +20,6 @@ from changeling_protocol import (
     SignedSubset,
     Standing,
     StateSpace,
-    SystemCoins,
     TimeBounded,
     Track,
 )
@@ -91,13 +89,6 @@ def test_a_delay_is_drawn_once_and_not_again_at_each_flush(joined, begin):
             for moment in (at(period) + PLAIN.skew, due - 3, due, due + 0.001):
                 device = begin(after=device, **options).device
                 assert device.at(moment).flush().sent == (moment > due)
-
-
-def test_what_an_app_embeds_has_the_operating_systems_coins(begin):
-    """It has no way to bring others: there is no such argument."""
-    device = begin(PLAIN).device
-    assert type(device._device.coins) is SystemCoins
-    assert not [name for name in signature(Client).parameters if "coin" in name]
 
 
 def test_groups_are_drawn_by_their_shares(joined):

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from changeling_client import Callbacks, Client, ClientError, Flushed, Recorded, Status, StoreReadOnly, StoreUnusable
 from changeling_client.testing import FakeServer, make_survey
+from changeling_protocol import SystemCoins
 
 from ..protocol.examples import PINNED
 from .device import PLAIN, URL
@@ -55,7 +56,9 @@ def test_a_bad_argument_is_told_and_makes_nothing(tmp_path, monkeypatch, options
 
 
 def test_an_argument_that_is_missing_or_unknown_is_named(tmp_path):
-    """As Python does it for any call; nobody passes coins that can be foreseen."""
+    """As Python does it for any call; nobody passes coins that can be foreseen, in place of the operating system's."""
+    with made(path=tmp_path / "store.db") as client:
+        assert type(client._device.coins) is SystemCoins
     with pytest.raises(TypeError, match="takes no argument coins"):
         made(path=tmp_path / "store.db", coins=None)
     with pytest.raises(TypeError, match="needs the argument authority, max_epsilon"):

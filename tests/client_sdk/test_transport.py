@@ -258,47 +258,17 @@ TAKEN = answer(encode_acknowledgement({}), DATE)
 REFUSING = answering(b"", status=b"403 Forbidden")
 
 
-def taking(connection, _stop):
-    """Gives keys, and takes every upload, over one connection."""
-    while True:
-        connection.send(KEYS if connection.request().startswith(b"GET") else TAKEN)
-
-
 @contextmanager
-def due(url, *surveys, **options):
-    """A client with an answer due for each of these surveys, its clock, and how often it may still ask in vain."""
+def due(url, *questions, **options):
+    """A client with an answer due for each of these surveys."""
     clock = Clock()
     with asking(url, clock=clock, **options) as device:
         device.leave(PLAIN.id)
-        for question in surveys or ("What else?",):
+        for question in questions:
             other = PLAIN.asking(question=question)
             device.join(other.id, signed=other.signed_by(AUTHORITY))
         clock.now = LATE
         yield device
-
-
-def owed(device) -> float:
-    """The hours of the budget for requests in vain that are owed."""
-    with device._device.store.transaction() as db:
-        (whole_ms,) = db.execute("SELECT whole_ms FROM servers").fetchone()
-    return max(0, whole_ms / 1000 - LATE) / 3600
-
-
-def test_an_upload_adds_its_type_and_the_apps_token_alone():
-    """A request without a body has none of it; neither words of the settings nor an error's hold it."""
-    with serving(taking) as server, due(server.url, upload_token="of-the-app") as device:
-        assert "of-the-app" not in f"{device.flush()} {device.__dict__}"
-    asked, sent = server.heard
-    assert b"of-the-app" not in asked
-    first, *rest = sent.split(b"\r\n\r\n")[0].split(b"\r\n")
-    assert first == b"POST /v1/uploads HTTP/1.1"
-    assert rest[1:-1] == [
-        b"user-agent: changeling",
-        b"accept-encoding: identity",
-        b"cache-control: no-cache, no-store",
-        b"content-type: application/msgpack",
-        b"authorization: Bearer of-the-app",
-    ]
 
 
 @pytest.mark.parametrize("kind", ["plain", "TLS"])
@@ -326,23 +296,6 @@ def test_each_exchange_has_a_connection_that_ends_with_it(kind, certified, monke
             assert device.flush().waiting == 0
             assert (len(server.heard), server.connections) == (3, 3), "keys and two uploads"
             assert gone.acquire(timeout=AT_ONCE)
-            assert owed(device) == 0
-
-
-def test_an_upload_that_is_not_answered_is_paid_for():
-    """A server that hears uploads, and answers none, is asked as often as the budget has requests, and no more."""
-
-    def behave(connection, _stop):
-        if connection.request().startswith(b"GET"):
-            connection.send(KEYS)
-
-    with serving(behave) as server, due(server.url) as device:
-        for _ in range(3):
-            assert "could not be reached" in trouble(device)
-            assert owed(device) == len(server.heard)
-        for _ in range(20):
-            trouble(device)
-        assert len(server.heard) == server.connections == 12
 
 
 @pytest.mark.parametrize("how", ["HTTPS_PROXY", "argument"])

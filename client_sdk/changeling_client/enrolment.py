@@ -18,6 +18,7 @@ from changeling_protocol import (
     StratumNumber,
     Survey,
     SurveyId,
+    UnixMilliseconds,
     UnixSeconds,
     draw_nodes,
     first_memory,
@@ -27,7 +28,7 @@ from changeling_protocol import (
 )
 
 from . import entries
-from .entries import Drawn, Drop, Entry, Held, Known, Pending, Status, draw_delay, why_not
+from .entries import Drop, Entry, Held, Known, Pending, Status, draw_delay, why_not
 from .errors import (
     BadEnrolment,
     BadSurvey,
@@ -39,8 +40,8 @@ from .errors import (
     TooCostly,
     WrongSurvey,
 )
-from .recording import NULL, FirstAnswers, first_of, judged, kept_answer, needed_close, place_of, state_of
-from .server import Server, Servers, known_time, ms_of
+from .recording import NULL, FirstAnswers, first_of, judged, kept_answer, place_of, state_of
+from .server import Server, Servers, close_ms, known_time, ms_of
 from .settings import ClientSettings
 from .store import ClientStore, StoreConnection, Wrapping
 from .transport import Endpoint, NetworkTime, is_loopback
@@ -263,7 +264,7 @@ class Enroller:
             drew = entry._replace(group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots, held=held)
             enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
             asked_of = [survey.place_of(each.name) for each in survey.asked] if survey.closed else []
-            if not all(_begun(survey, enrolled, drawn, place) and _given(survey, drew, place) for place in asked_of):
+            if not all(_given(survey, drew, place, now_ms) for place in asked_of):
                 raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
             entries.update(db, wrapping, enrolled)
             entries.keep_drawn(db, wrapping, enrolled, drawn)
@@ -297,26 +298,18 @@ class Enroller:
         return error
 
 
-def _begun(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> bool:
-    """True if the entry has an answer to a question from the first close at which it is needed."""
-    states = entry.held[place].states
-    first = needed_close(survey.plan, entry._replace(answered=0), drawn, 1, survey.kept_for[place])
-    return first is None or (bool(states) and states[0][0] <= first)
+def _given(survey: Survey, entry: Entry, place: int, now_ms: UnixMilliseconds) -> bool:
+    """True if an answer to a question was given by the end of the first period, or no group asks about it.
 
-
-def _given(survey: Survey, entry: Entry, place: int) -> bool:
-    """True if an answer to a question waits to be judged, if any group asks about it.
-
-    Also where the entry's own does not: which group it draws must not decide who takes part.
+    Also where the entry's own group does not: which one it draws must not decide who takes part.
     """
     if all(track.question not in survey.kept_for[place] for track in survey.plan.tracks):
         return True
     for each in entry.pending:
         with suppress(ValueError):
-            if place_of(survey, each.question) != place:
-                continue
-            state, _ = state_of(survey.questions[place], each.answer, entry.stratum)
-            if state != NULL:
+            asked, question = place_of(survey, each.question), survey.questions[place]
+            in_time = min(each.at_ms, now_ms) <= close_ms(survey.calendar, 1)
+            if asked == place and in_time and state_of(question, each.answer, entry.stratum)[0] != NULL:
                 return True
     return False
 

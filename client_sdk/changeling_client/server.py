@@ -446,11 +446,13 @@ class Servers:
         self._store, self._settings = store, settings
         self._servers: dict[str, Server] = {}
         self._closed = False
-        self._unbidden, self._begun = False, set[str]()
+        self._unbidden = False
 
     def begin(self, unbidden: bool) -> None:
         """Begins a flush. unbidden: whether nobody asked for it, so that servers that have failed are left in peace."""
-        self._unbidden, self._begun = unbidden, set()
+        self._unbidden = unbidden
+        for server in self._servers.values():
+            server.rest(unbidden)
 
     def at(self, url: str) -> Server:
         """The server of this base URL. Raises ValueError for a URL that will not do; a store's errors."""
@@ -460,10 +462,8 @@ class Servers:
             endpoint = replace(own, url=url, upload_token=token)
             server = Server(self._store, endpoint, self._settings.authority, self._settings.clock)
             server.in_development = self._settings.development and is_loopback(url)
+            server.rest(self._unbidden)
             self._servers[url] = server
-        if url not in self._begun:
-            self._begun.add(url)
-            self._servers[url].rest(self._unbidden)
         if self._closed:  # while a flush goes from one server to the next
             self._servers[url].close()
         return self._servers[url]

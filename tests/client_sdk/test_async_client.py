@@ -9,6 +9,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import wraps
 
 import pytest
 from changeling_client import AsyncClient, AsyncSurveyHandle, Client, ClientClosed, Recorded, Status, SurveyHandle
@@ -55,6 +56,11 @@ def run(coroutine):
     return result
 
 
+def looped(test):
+    """A test that is a coroutine, run so."""
+    return wraps(test)(lambda *args, **fixtures: run(test(*args, **fixtures)))
+
+
 @pytest.fixture(autouse=True)
 def no_complaints(caplog):
     """Of tasks that were destroyed, or outcomes that were never looked at."""
@@ -63,32 +69,29 @@ def no_complaints(caplog):
     assert not [each for each in complaints if "never" in each or "destroyed" in each or "exception" in each]
 
 
-def test_the_calls_are_those_of_the_client(tmp_path, server):
+@looped
+async def test_the_calls_are_those_of_the_client(tmp_path, server):
     """Joined, recorded, reported, looked at, left."""
-
-    async def lived():
-        async with AsyncClient(**options(tmp_path, server)) as client:
-            survey = await client.join(SURVEY.id)
-            assert (await survey.status(), await survey.survey()) == (Status.ASKED, None)
-            assert await survey.record("tea") is Recorded.PENDING
-            await client.flush()
-            assert (await survey.status(), await survey.reason()) == (Status.JOINED, "")
-            assert await survey.answer() == "tea"
-            server.clock.advance(days=1)
-            flushed = await client.flush()
-            assert (flushed.sent, flushed.trouble) == (1, None)
-            assert (await survey.ledger()).answered_period == 1
-            assert (await client.ledger()).spent == SURVEY.epsilon
-            assert (await client.explain(SURVEY.id)).survey == SURVEY
-            assert await survey.retract() is Recorded.COUNTED
-            with pytest.raises(ValueError, match="no answer of the survey"):
-                await survey.record("milk")
-            await client.leave(SURVEY.id)
-            assert await survey.status() is Status.LEFT
-            await client.set_consent(False)
-            assert not await client.consent()
-
-    run(lived())
+    async with AsyncClient(**options(tmp_path, server)) as client:
+        survey = await client.join(SURVEY.id)
+        assert (await survey.status(), await survey.survey()) == (Status.ASKED, None)
+        assert await survey.record("tea") is Recorded.PENDING
+        await client.flush()
+        assert (await survey.status(), await survey.reason()) == (Status.JOINED, "")
+        assert await survey.answer() == "tea"
+        server.clock.advance(days=1)
+        flushed = await client.flush()
+        assert (flushed.sent, flushed.trouble) == (1, None)
+        assert (await survey.ledger()).answered_period == 1
+        assert (await client.ledger()).spent == SURVEY.epsilon
+        assert (await client.explain(SURVEY.id)).survey == SURVEY
+        assert await survey.retract() is Recorded.COUNTED
+        with pytest.raises(ValueError, match="no answer of the survey"):
+            await survey.record("milk")
+        await client.leave(SURVEY.id)
+        assert await survey.status() is Status.LEFT
+        await client.set_consent(False)
+        assert not await client.consent()
     assert said(server) == ["from no answer to tea"]
 
 
@@ -224,45 +227,39 @@ def test_cancelled_at_any_await_nothing_is_lost_and_nothing_is_held(tmp_path):
     assert at > 10
 
 
-def test_closed_it_says_so(tmp_path, server):
+@looped
+async def test_closed_it_says_so(tmp_path, server):
     """Also one that was never opened."""
-
-    async def lived():
-        client = AsyncClient(**options(tmp_path, server, background=True))
-        survey = await client.join(SURVEY.id)
-        await client.aclose()
-        await client.aclose()
-        for call in (client.flush, client.ledger, lambda: survey.record("tea")):
-            with pytest.raises(ClientClosed):
-                await call()
-        unused = AsyncClient(**options(tmp_path, server))
-        await unused.aclose()
+    client = AsyncClient(**options(tmp_path, server, background=True))
+    survey = await client.join(SURVEY.id)
+    await client.aclose()
+    await client.aclose()
+    for call in (client.flush, client.ledger, lambda: survey.record("tea")):
         with pytest.raises(ClientClosed):
-            await unused.ledger()
+            await call()
+    unused = AsyncClient(**options(tmp_path, server))
+    await unused.aclose()
+    with pytest.raises(ClientClosed):
+        await unused.ledger()
 
-    run(lived())
 
-
-def test_the_loop_and_the_apps_own_calls_wait_for_no_disk(tmp_path, server):
+@looped
+async def test_the_loop_and_the_apps_own_calls_wait_for_no_disk(tmp_path, server):
     """With an executor of one thread, and a store that another process holds, the loop turns and the app still looks
     names up at once; then each of many tasks' records is done, of an entry of its own."""
-
-    async def lived():
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        async with AsyncClient(**options(tmp_path, server)) as client:
-            survey = await client.join(SURVEY.id, entries=64, signed=server.signed(SURVEY))
-            with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
-                other.execute("BEGIN IMMEDIATE")
-                records = [asyncio.create_task(survey.record("tea", entry=entry)) for entry in range(64)]
-                await asyncio.sleep(0.05)
-                await loop.getaddrinfo("127.0.0.1", 80)
-                assert not any(task.done() for task in records)
-                other.execute("ROLLBACK")
-            assert set(await asyncio.gather(*records)) == {Recorded.COUNTED}
-            assert {await survey.answer(entry) for entry in range(64)} == {"tea"}
-
-    run(lived())
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    async with AsyncClient(**options(tmp_path, server)) as client:
+        survey = await client.join(SURVEY.id, entries=64, signed=server.signed(SURVEY))
+        with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            records = [asyncio.create_task(survey.record("tea", entry=entry)) for entry in range(64)]
+            await asyncio.sleep(0.05)
+            await loop.getaddrinfo("127.0.0.1", 80)
+            assert not any(task.done() for task in records)
+            other.execute("ROLLBACK")
+        assert set(await asyncio.gather(*records)) == {Recorded.COUNTED}
+        assert {await survey.answer(entry) for entry in range(64)} == {"tea"}
 
 
 @pytest.mark.heavy

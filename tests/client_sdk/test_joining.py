@@ -227,11 +227,12 @@ def test_a_closed_cohort_asks_for_an_answer_of_each_entry_in_time(begin):
     assert_nothing_joined(device)
 
 
+@pytest.mark.parametrize("begins", [0, 2])
 @pytest.mark.parametrize("space", [MutationSpace(3), StateSpace(3), StateSpace(3, null=False)])
-def test_nobody_is_inserted_late_into_a_closed_cohort(joined, space):
+def test_nobody_is_inserted_late_into_a_closed_cohort(joined, space, begins):
     """The survey is asked for in its first period, and comes in the third, as does the first answer: the cost counts
-    with answers from the first period on."""
-    asked = asking(Track(1, KaryResponse(space, TRUTHFUL), 0, 8), constraint=AtMost(2), closed=True)
+    with answers from the first period on, and who takes part does not hang on when the group that is drawn reports."""
+    asked = asking(Track(1, KaryResponse(space, TRUTHFUL), begins, 8), constraint=AtMost(2), closed=True)
     handle, device, server, clock = joined(asked, signed=None, now=START + 1, strict=False)
     clock.now = START + 130
     handle.record("tea")

@@ -22,7 +22,7 @@ from changeling_papers import hierarchy
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
 from changeling_statistics import Changelog, Columns, read_frame, read_rows
 
-from ..aggregator.test_changelog import random_rows
+from ..statistics.test_changelog import random_rows
 from .examples import CALENDAR, forbid_draws, histories, transcripts
 
 CONSTRAINTS = [AtMostWithin(2, 20), AtMost(1), AtMost(3), TimeBounded(30), Hybrid((AtMost(2), TimeBounded(20)))]

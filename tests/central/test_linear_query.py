@@ -21,7 +21,7 @@ from changeling_central.queries import column_of, mean_of, names_in
 from changeling_protocol import AtMost
 from changeling_statistics import read_rows
 
-from ..aggregator.test_changelog import random_rows
+from ..statistics.test_changelog import random_rows
 from .examples import histories, moves_of, mutations_of, node_changes
 
 SUMS = [(-3, 4), (5, 10), (-10, -5), (0, 7), (-2, 0)]

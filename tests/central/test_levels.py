@@ -47,8 +47,7 @@ SHAPES = [
 ]
 
 
-def names(shape):
-    return str(shape.blocks.widths)
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape.blocks.widths))
 
 
 def block_matrix(blocks, layer):
@@ -67,7 +66,7 @@ def levels_of(shape, rate, measured, bits=0):
     return np.concatenate(found).cumsum(0)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=names)
+@every_shape
 def test_estimates_are_the_best_of_all_blocks(shape):
     """Against the weighted least squares of the materialised matrix, values and variances."""
     random, T = np.random.default_rng(1), shape.blocks.periods
@@ -83,7 +82,7 @@ def test_estimates_are_the_best_of_all_blocks(shape):
     assert laplace_variance(np.array([3.5]))[0] == pytest.approx(NodeNoise(Law.LAPLACE, 3.5).variance)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=names)
+@every_shape
 def test_what_is_published_follows_from_what_is_measured_to_the_last_bit(shape):
     """Measurements that hold the true changes give the estimates that the noise alone gives, plus the true levels: on
     the lattice, exactly, so rounding tells nothing that the measurements do not."""

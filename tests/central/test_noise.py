@@ -1,5 +1,4 @@
-"""OpenDP's samplers, the pool that draws ahead of need; how much noise is enough, and the
-intervals that are published of it."""
+"""OpenDP's samplers, and the pool that draws ahead; how much noise is enough, and the intervals that follow of it."""
 
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction

@@ -187,10 +187,8 @@ def test_an_entry_beyond_the_constraint_stops_the_run_or_is_frozen(log, capsys):
 
 REFUSED = [
     ({"query": "answer = 1"}, "not a query"),
-    ({"query": "not " * 5000 + "answer == 'a'"}, "not a query"),
     ({"query": "each answer"}, "would come from the data"),
     ({"query": "price == 'tea'"}, "the columns must be entry,time,price"),
-    ({"query": "answer == 'Untied'", "more": ["--answers", "United,Delta"]}, "names 'Untied'"),
     ({"query": "each answer", "more": ["--answers", "United,,Delta"]}, "has no name"),
     ({"more": ["--answers", "Delta"]}, "names 'United', which is none of the answers: Delta"),
     ({"output": "out.txt"}, ".csv or a .jsonl"),

@@ -247,8 +247,7 @@ def test_the_least_variance_of_a_dynamic_count_is_that_of_its_runs():
     assert abs(np.mean(finals)) < 4 * np.std(finals) / 600**0.5
 
 
-TWO, FOUR = Fraction(2), Fraction(4)
-GRID = 30
+FOUR, GRID = Fraction(4), 30
 """Noise is enumerated to ±30, beyond which Lap(1) has less than 10⁻¹² of its mass."""
 
 
@@ -300,7 +299,7 @@ def test_no_transcript_of_the_sparse_vector_tells_neighbours_apart_beyond_epsilo
 
 def test_a_shift_of_threshold_and_answer_changes_no_answer_however_large_the_noise():
     """What the proof moves noise by: 0.5 + 2⁶⁰ + 1 as a float is 2⁶⁰, which would answer "above" at 2⁶⁰ + 1."""
-    vector = SparseVector(0.5, TWO)
+    vector = SparseVector(0.5, Fraction(2))
     for raised in (0, 2**53, 2**60, -(2**60)):
         for moved in range(4):
             for answer in (0, 1):

@@ -13,39 +13,25 @@ from changeling_statistics import read_rows as changelog_of
 
 from tests.central.examples import CALENDAR as SHORT
 from tests.central.examples import QUERIES as COUNTED
-from tests.central.examples import histories
+from tests.central.examples import histories, made_for
 
 from .scripted import Script, ScriptedCounting, charged, followed
 
-CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
-ANSWERS = ["x", "y"]
-EACH, COUNT = "each answer in ('x', 'y')", "answer == 'x'"
-
-
-TWICE = AtMost(2)
 COUNTERS = ["counter", "infinite", "partitioning", "dynamic"]
 
 
-def counter_method(kind, query, calendar, constraint, epsilon):
-    return offered(kind).made(Asked(query, calendar, constraint, epsilon))
-
-
-def method(kind, query=EACH, constraint=TWICE, fixed=False):
-    return counter_method(kind, answer_query(query, ANSWERS, fixed=fixed), CALENDAR, constraint, EPSILON)
-
-
 @pytest.mark.parametrize(
-    ("query", "fixed", "k", "items", "columns"),
-    [(COUNT, False, 2, 2, 1), (COUNT, False, 3, 3, None), (EACH, False, 2, 3, 2), (EACH, False, 3, 5, None),
-     (EACH, True, 2, 2, 1), (EACH, False, 1, 1, 1)],
+    ("query", "k", "items", "columns"),
+    [("count", 2, 2, 1), ("count", 3, 3, None), ("histogram", 2, 3, 2), ("histogram", 3, 5, None), ("fixed", 2, 2, 1),
+     ("histogram", 1, 1, 1)],
 )  # fmt: skip
-def test_an_item_costs_epsilon_over_the_items_an_entry_has(query, fixed, k, items, columns):
+def test_an_item_costs_epsilon_over_the_items_an_entry_has(query, k, items, columns):
     """An insertion is one item, a move two, a deletion one; all columns together. The dynamic mechanism protects an
     entry once for each column that it touches."""
     for kind in COUNTERS[: None if columns else 3]:
-        made = method(kind, query, AtMost(k), fixed)
-        assert made.each == EPSILON / (columns if kind == "dynamic" else items)
-        assert made.guarantee.epsilon == EPSILON
+        made = made_for(kind, query, 6, k, 6)
+        assert made.each == Fraction(6, columns if kind == "dynamic" else items)
+        assert made.guarantee.epsilon == 6
         if kind != "dynamic":
             assert made.mechanism.guarantee.epsilon == made.each
 
@@ -53,37 +39,31 @@ def test_an_item_costs_epsilon_over_the_items_an_entry_has(query, fixed, k, item
 @pytest.mark.parametrize("kind", COUNTERS)
 def test_a_counter_for_fewer_mutations_does_not_cover_more(kind):
     """ε₁ for an entry's insertion alone, where entries may mutate twice."""
-    query = answer_query(EACH, ANSWERS)
     for k in (1, 2):
-        assert method(kind, constraint=AtMost(2)).covers(query, CALENDAR, AtMost(k))
-        assert method(kind, constraint=AtMost(1)).covers(query, CALENDAR, AtMost(k)) == (k == 1)
+        asked = COUNTED["histogram"], Calendar(0, 1, 6), AtMost(k)
+        assert made_for(kind, "histogram", 6, 2).covers(*asked)
+        assert made_for(kind, "histogram", 6, 1).covers(*asked) == (k == 1)
 
 
 @pytest.mark.parametrize("kind", ["partitioning", "dynamic"])
-def test_whether_a_counter_takes_a_sum_does_not_depend_on_the_answers_that_came(kind):
-    """A sum from 0 to 5 of answers that are all 0 or 1: refused like any other, or one entry's 2 would show."""
-    for answers in (["0", "1"], ["0", "2"]):
-        with pytest.raises(ValueError, match="no sums"):
-            counter_method(kind, answer_query("sum of answer from 0 to 5", answers), CALENDAR, AtMost(2), EPSILON)
-
-
-def test_what_a_counter_does_not_take_is_refused():
-    """Sums, other constraints, entries that come again; named, nothing drawn. The pan-private counter is not offered:
-    beside a changelog nothing could be promised of a seized memory."""
+def test_what_a_counter_does_not_take_is_refused(kind):
+    """Sums, other constraints, entries that come again; named, nothing drawn. Whether it takes a sum from 0 to 5 does
+    not depend on the answers that came: if all are 0 or 1 it is refused like any other, or one entry's 2 would show.
+    The pan-private counter is not offered: beside a changelog nothing could be promised of a seized memory."""
     for name in ("abacus", "pan-private"):
         with pytest.raises(ValueError, match=f"there is no mechanism '{name}'"):
-            method(name)
-    for kind in ("partitioning", "dynamic"):
-        with pytest.raises(ValueError, match="--at-most"):
-            method(kind, constraint=TimeBounded(5))
+            made_for(name, "count", 6, 2)
+    for answers in (["0", "1"], ["0", "2"]):
+        with pytest.raises(ValueError, match="no sums"):
+            made_for(kind, answer_query("sum of answer from 0 to 5", answers), 6, 2)
+    with pytest.raises(ValueError, match="--at-most"):
+        made_for(kind, "histogram", 6, TimeBounded(5))
     with pytest.raises(ValueError, match="come once and go once"):
-        method("dynamic", constraint=AtMost(3))
-    log = changelog_of([("a", 1, "x"), ("a", 2, ""), ("a", 3, "x")])
-    query = answer_query(COUNT, log.answers)
-    made = counter_method("dynamic", query, CALENDAR, AtMost(2), EPSILON)
+        made_for("dynamic", "histogram", 6, 3)
+    log, made = changelog_of([("a", 1, "a"), ("a", 2, ""), ("a", 3, "a")]), made_for("dynamic", "count", 6, 2)
     (part,) = log.mutations().by_period(0, 10, 1)
     with pytest.raises(ConstraintBroken, match="inserts an entry again"):
-        made.step(made.start(), PeriodChange(log, part, query), Forbidden())
+        made.step(made.start(), PeriodChange(log, part, COUNTED["count"]), Forbidden())
 
 
 A_OR_B = ["a", "b"]
@@ -133,7 +113,7 @@ def test_no_history_of_an_entry_costs_more_than_epsilon(kind, constraint, name):
     """Several mutations in a period, moves between columns and columns that overlap included; about 15 histories spread
     over all there are. The counter of entries with one mutation reaches the whole of it: ε₁ is no less than need be."""
     query, epsilon = QUERIES[name], Fraction(1)
-    made, worst = counter_method(kind, query, SHORT, constraint, epsilon), Fraction(0)
+    made, worst = offered(kind).made(Asked(query, SHORT, constraint, epsilon)), Fraction(0)
     every = list(histories(2, constraint, 8, query.fixed))
     for states in every[:: max(1, len(every) // 15)]:
         moves = enumerate(pairwise((0, *states)), 1)

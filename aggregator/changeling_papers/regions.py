@@ -11,7 +11,7 @@ Source: "Composition theorem for streaming CW-privacy", section 1; Kairouz, Oh, 
 union over the pairs convex; it need not be, and nothing changes when its hull is taken.
 
     >>> third = region_of(FiniteMechanism.of([["3/4", "1/4"], ["1/4", "3/4"]]))
-    >>> [(corner.ratio, corner.delta) for corner in third.corners]
+    >>> [(corner.ratio, corner.delta) for corner in third.corners()]
     [(Fraction(3, 1), Fraction(0, 1))]
     >>> third.delta_at_ratio(Fraction(2)), third.allows(Fraction(2), Fraction(1, 4))
     (Fraction(1, 4), True)
@@ -28,7 +28,7 @@ from typing import TypeAlias, TypeVar
 
 from changeling_central import COLOURS
 from changeling_protocol import log_ratio, rounded_up
-from changeling_statistics import SILENT, Corner, Point, PrivacyCurve, curve_of, worst_curve
+from changeling_statistics import SILENT, Point, PrivacyCurve, curve_of, worst_curve
 
 Exact: TypeAlias = Fraction | int | str | Decimal
 """A number that is a fraction without rounding: 1, "1/3", Decimal("0.1"). A float is not."""
@@ -131,24 +131,18 @@ def checked_law(law: Sequence[Fraction], name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivacyRegion:
+class PrivacyRegion(PrivacyCurve):
     """All pairs (false alarm, missed detection) that some test of the output can have.
 
-    curve: of the worst pair of databases, in either order; so the region is its own mirror image in f = m.
+    The curve is that of the worst pair of databases, in either order; so the region is its own mirror image in f = m.
+    Its corners are the (ε_i, δ_i), ε falling: M is (ε_i, δ_i)-private, and the region is all that they allow.
     """
-
-    curve: PrivacyCurve
-
-    @property
-    def corners(self) -> tuple[Corner, ...]:
-        """The (ε_i, δ_i), ε falling: M is (ε_i, δ_i)-private, and the region is all that they allow."""
-        return self.curve.corners()
 
     @property
     def best_tests(self) -> tuple[Point, ...]:
         """(f, m) where the lower boundary bends, f rising, from the end of f = 0 on: the most that can be told."""
-        certain = self.curve.delta_at_ratio_infinite
-        return tuple((wrong, 1 - power) for wrong, power in self.curve.points if wrong or power == certain)
+        certain = self.delta_at_ratio_infinite
+        return tuple((wrong, 1 - power) for wrong, power in self.points if wrong or power == certain)
 
     @property
     def vertices(self) -> tuple[Point, ...]:
@@ -161,26 +155,14 @@ class PrivacyRegion:
         f, m = false_alarm, missed_detection
         if not (0 <= f <= 1 and 0 <= m <= 1):
             return False
-        every = ((a, b, corner) for corner in self.corners for a, b in ((f, m), (m, f), (1 - f, 1 - m), (1 - m, 1 - f)))
-        return all(corner.ratio * a + b >= 1 - corner.delta for a, b, corner in every)
+        ways = ((f, m), (m, f), (1 - f, 1 - m), (1 - m, 1 - f))
+        return all(corner.ratio * a + b >= 1 - corner.delta for corner in self.corners() for a, b in ways)
 
     def allows(self, ratio: Fraction, delta: Fraction) -> bool:
         """True if M is (ln ratio, delta)-differentially private, exactly. ValueError for a ratio below 1."""
-        return self.delta_at_ratio(ratio) <= delta
-
-    def delta_at_ratio(self, ratio: Fraction) -> Fraction:
-        """δ at e^ε = ratio, exactly. ValueError below 1."""
         if ratio < 1:
             raise ValueError(f"e^epsilon is at least 1, got {ratio}")
-        return self.curve.delta_at_ratio(ratio)
-
-    def delta_at(self, epsilon: float) -> float:
-        """δ(ε) for any ε >= 0 in nats, rounded up."""
-        return self.curve.delta_at(epsilon)
-
-    def epsilon_at(self, delta: Fraction | float) -> float:
-        """The least ε with δ(ε) <= delta, rounded up; inf where there is none."""
-        return self.curve.epsilon_at(delta)
+        return self.delta_at_ratio(ratio) <= delta
 
 
 def region_of(mechanism: FiniteMechanism) -> PrivacyRegion:
@@ -192,7 +174,7 @@ def region_of_laws(pairs: Iterable[tuple[Law, Law]]) -> PrivacyRegion:
     """The region of laws of outputs that are to be told apart, pair by pair, in either order."""
     ways = [way for one, other in pairs for way in ((one, other), (other, one))]
     known = ([(p, q) for p, q in zip(*way, strict=True) if p or q] for way in ways)
-    return PrivacyRegion(worst_curve([SILENT, *map(curve_of, known)]))
+    return PrivacyRegion(worst_curve([SILENT, *map(curve_of, known)]).points)
 
 
 def cw_region(
@@ -210,7 +192,7 @@ def cw_region(
         >>> databases = list(product((0, 1), repeat=3))
         >>> count = FiniteMechanism.tabled(databases, lambda bits: {sum(bits): 1})
         >>> one, zero = (tuple(Fraction(bits[0] == bit, 4) for bits in databases) for bit in (1, 0))
-        >>> [(corner.ratio, corner.delta) for corner in cw_region(count, [(one, zero)]).corners]
+        >>> [(corner.ratio, corner.delta) for corner in cw_region(count, [(one, zero)]).corners()]
         [(Fraction(2, 1), Fraction(1, 4))]
 
     laws: pairs (f, f'), of which the worst counts; probabilities over the mechanism's databases. ValueError for none,
@@ -400,8 +382,8 @@ def stream_bound(stream: StreamingMechanism) -> StreamBound:
     equal = [(p, q) for laws in altered for p, q in zip(real, laws, strict=True)]
     every = [(p, q) for laws in altered for p in set(real) for q in set(laws)]
     known, unknown = region_of_laws(equal), region_of_laws(every)
-    slope, cross = (max(corner.ratio for corner in region.corners) for region in (known, unknown))
-    return StreamBound(slope, cross, known.curve, unknown.curve)
+    slope, cross = (max(corner.ratio for corner in region.corners()) for region in (known, unknown))
+    return StreamBound(slope, cross, known, unknown)
 
 
 def _checked(steps: int) -> int:

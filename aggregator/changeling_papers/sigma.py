@@ -217,11 +217,10 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class EvolvingState:
-    """steps: how many values are released. before: the last of them; true: the count it stands for, not public."""
+    """steps: how many values are released. noise: that stands in all of them, not public."""
 
     steps: int = 0
-    before: int = 0
-    true: int = field(default=0, repr=False)
+    noise: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +292,8 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
         """value: the next table. Returns the noisy count of it. Raises BudgetExhausted after the last step."""
         check_left(state.steps, self.steps, "values")
         true = self.query.count(value)
-        noisy = state.before - state.true if state.steps else int(self.noise.draw(noise, 1)[0])
-        released = true + noisy
-        return replace(state, steps=state.steps + 1, before=released, true=true), released
+        drawn = state.noise if state.steps else int(self.noise.draw(noise, 1)[0])
+        return EvolvingState(state.steps + 1, drawn), true + drawn
 
 
 SMALL = 2**16

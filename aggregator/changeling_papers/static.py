@@ -421,11 +421,10 @@ class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
     def check(self, state: Odometer) -> None:
         """Raises BadState for another budget, or for what so many whole steps do not spend."""
         steps = state.spent_epsilon / self.each
-        spent = self.each_delta * steps
-        if (state.epsilon, state.delta) != (self.epsilon, self.delta) or steps.denominator != 1:
+        spent = steps * self.each, steps * self.each_delta
+        reached = Odometer(self.epsilon, self.delta, *spent)
+        if state != reached or steps.denominator != 1 or not 0 <= spent[0] <= self.epsilon or spent[1] > self.delta:
             raise BadState(f"the state is of a budget of {state.epsilon}, of which {state.spent_epsilon} are spent")
-        if not 0 <= state.spent_epsilon <= self.epsilon or not state.spent_delta == spent <= self.delta:
-            raise BadState(f"the state has spent epsilon {state.spent_epsilon} and delta {state.spent_delta}")
 
     def variance(self, step: int) -> float | None:  # noqa: ARG002
         """Variance of every answer, in units squared."""

@@ -68,11 +68,11 @@ def test_every_listed_pair_is_reached_by_a_test_and_least(mechanism):
     list."""
     region, tests = region_of(mechanism), list(every_test(mechanism))
     assert all(region.holds(*point) for point in tests)
-    for corner in region.corners:
+    for corner in region.corners():
         assert min(corner.ratio * f + m for f, m in tests) == 1 - corner.delta
         assert region.allows(corner.ratio, corner.delta)
         assert not region.allows(corner.ratio, corner.delta - F(1, 10**9))
-    listed = [(corner.ratio, corner.delta) for corner in region.corners]
+    listed = [(corner.ratio, corner.delta) for corner in region.corners()]
     assert listed == sorted(listed, key=lambda pair: (-pair[0], pair[1]))
 
 
@@ -92,10 +92,10 @@ def test_the_region_of_k_rr_is_its_closed_form(m, a, b):
     """δ(ε) = max(0, p - e^ε q); corners (0, 1), (q, 1 - p), (1 - p, q), (1, 0); from matrix and protocol alike."""
     p, q = F(a, a + (m - 1) * b), F(b, a + (m - 1) * b)
     of_matrix = region_of(FiniteMechanism.of([[p if o == u else q for u in range(m)] for o in range(m)]))
-    assert of_matrix == PrivacyRegion(randomizer_curve(KaryResponse(StateSpace(m, null=False), Odds(a, b))))
+    assert of_matrix == PrivacyRegion(randomizer_curve(KaryResponse(StateSpace(m, null=False), Odds(a, b))).points)
     assert list(of_matrix.best_tests) == list(dict.fromkeys([(F(0), F(1)), (q, 1 - p), (1 - p, q), (F(1), F(0))]))
     expected = [(F(a, b), F(0))] + ([(F(1), p - q)] if m > 2 else [])
-    assert [(corner.ratio, corner.delta) for corner in of_matrix.corners] == expected
+    assert [(corner.ratio, corner.delta) for corner in of_matrix.corners()] == expected
     for ratio in RATIOS:
         assert of_matrix.delta_at_ratio(ratio) == max(F(0), p - ratio * q)
 
@@ -105,7 +105,7 @@ def test_the_canonical_mechanism_fills_its_own_bound():
     ratio, delta = F(5, 2), F(1, 10)
     high, low = (1 - delta) * ratio / (1 + ratio), (1 - delta) / (1 + ratio)
     region = region_of(FiniteMechanism.of([[delta, 0], [high, low], [low, high], [0, delta]]))
-    assert [(corner.ratio, corner.delta) for corner in region.corners] == [(ratio, delta)]
+    assert [(corner.ratio, corner.delta) for corner in region.corners()] == [(ratio, delta)]
     meet = (1 - delta) / (1 + ratio)
     assert region.best_tests == ((F(0), 1 - delta), (meet, meet), (1 - delta, F(0)), (F(1), F(0)))
     assert region.epsilon_at(delta / 2) == inf
@@ -114,7 +114,7 @@ def test_the_canonical_mechanism_fills_its_own_bound():
 def test_the_region_of_a_long_alphabet_needs_no_list():
     """Signed subsets of 9 answers: 2.7 million symbols, region by its registered closed form; it ends at its loss."""
     randomizer = SignedSubset(MutationSpace(9), Odds(7, 2), 3)
-    region = PrivacyRegion(randomizer_curve(randomizer))
+    region = PrivacyRegion(randomizer_curve(randomizer).points)
     assert region.epsilon_at(0) == pytest.approx(float(max(randomizer.losses.mutations, randomizer.losses.appears)))
 
 
@@ -142,7 +142,7 @@ def test_only_the_neighbours_count_and_a_tabled_function_is_its_matrix():
     probability 0 where a database does not know one."""
     rows = [["1/2", "1/4", "1/8"], ["1/2", "3/4", "7/8"]]
     path, complete = FiniteMechanism.of(rows, [(1, 0), (1, 2)]), FiniteMechanism.of(rows)
-    assert (region_of(path).corners[0].ratio, region_of(complete).corners[0].ratio) == (2, 4)
+    assert (region_of(path).corners()[0].ratio, region_of(complete).corners()[0].ratio) == (2, 4)
     tabled = FiniteMechanism.tabled([0, 1], lambda x: {x: "3/4", "other": F(1, 4)}, lambda x, y: x != y)
     assert tabled == FiniteMechanism.of([["3/4", 0], ["1/4", "1/4"], [0, "3/4"]])
 
@@ -247,7 +247,7 @@ def test_the_datas_randomness_protects_where_the_mechanism_draws_nothing():
     exact = count(F(0))
     assert region_of(exact).delta_at(100.0) == 1.0
     region = cw_region(exact, [(given_first(1), given_first(0))])
-    assert [(corner.ratio, corner.delta) for corner in region.corners] == [(F(3), F(1, 8)), (F(1), F(comb(3, 1), 8))]
+    assert [(corner.ratio, corner.delta) for corner in region.corners()] == [(F(3), F(1, 8)), (F(1), F(comb(3, 1), 8))]
 
 
 def test_the_worst_pair_of_laws_counts():

@@ -266,10 +266,10 @@ def test_under_its_assumptions_no_values_tell_more_than_stated(steps, survival, 
 
 
 def test_differences_are_the_true_ones_and_the_noise_is_drawn_once():
-    """After the first value nothing is drawn, and no true count shows in a state that is printed."""
+    """After the first value nothing is drawn, and its noise does not show in a state that is printed."""
     mechanism = Evolving(QUERY, T, Fraction(1), Assumed(Fraction(2), Fraction(1)))
     state, first = mechanism.step(mechanism.start(), table_of_evolving(5), OpenDPNoise())
-    assert "true" not in repr(state)
+    assert "noise" not in repr(state)
     state, second = mechanism.step(state, table_of_evolving(9), Forbidden())
     state, third = mechanism.step(state, table_of_evolving(2), Forbidden())
     assert (second - first, third - second) == (4, -7)

@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import pytest
 from changeling_central import CentralError, ConstraintBroken, read_about, release
 from changeling_statistics import BadChangelog, read_csv
 
-from .examples import TEA, command, forbid_draws, release_of
+from .examples import command, forbid_draws, release_of
 
 ROWS = {
     "entry": ["a", "b", "c", "a", "b", "a", "d"],
@@ -224,18 +225,12 @@ def test_rows_before_the_start_are_told_to_the_curator(log):
     assert "before the calendar" not in one.output.read_text()
 
 
-@pytest.mark.parametrize("source", ["path", "text", "changelog", "polars", "pandas"])
+@pytest.mark.parametrize("source", [Path, str, read_csv, pl.read_csv, pd.read_csv], ids=lambda read: read.__module__)
 def test_every_source_is_released_alike(log, source):
-    """The released frame holds every row with its time and error, and the guarantee is the one asked for."""
-    sources = {
-        "path": log,
-        "text": str(log),
-        "changelog": read_csv(log),
-        "polars": pl.DataFrame(TEA),
-        "pandas": pd.DataFrame(TEA),
-    }
+    """A path, a text, a changelog and frames: the released frame holds every row with its time and error, and the
+    guarantee is the one asked for."""
     until = datetime(2026, 1, 2, tzinfo=UTC)
-    released = release_of(log, "out.csv", 50, frame=sources[source], mechanism=None, until=until)
+    released = release_of(log, "out.csv", 50, frame=source(log), mechanism=None, until=until)
     assert (released.published, released.last, released.calendar.periods) == (6, 6, 6)
     assert (released.guarantee.epsilon, released.guarantee.delta) == (50, 0)
     frame = released.frame()

@@ -20,9 +20,10 @@ from changeling_central import (
     histogram_query,
     square_root,
     square_root_coefficients,
+    square_root_concentrated,
 )
 from changeling_central.linear_query import Reach
-from changeling_central.noise import SLACK
+from changeling_central.noise import SLACK, implied_epsilon
 from changeling_central.square_root import (
     _alternating,
     _within,
@@ -163,6 +164,14 @@ def test_levels_vary_as_the_matrices_say(band):
     assert window_variances(30, band, 30) == pytest.approx(((A @ np.linalg.inv(C)) ** 2).sum(1))
     if band == 30:
         assert pytest.approx(A) == C @ C
+
+
+def test_concentrated_privacy_is_half_the_square_of_the_length():
+    """rho = ‖Ĉx‖² / 2·scale², the whole of it; and the (epsilon, delta) that is stated is that of this length."""
+    mechanism = square_root_concentrated(COUNT, CALENDAR, AtMost(2), Fraction(1, 2), SMALL)
+    moved = lattice_sensitivity(COUNT, CALENDAR, AtMost(2), T, mechanism.bits) / mechanism.scale
+    assert 0.5 * (1 - 1e-9) <= moved**2 / 2 <= 0.5
+    assert mechanism.guarantee.epsilon == implied_epsilon(1 / (1 + 1e-12), SMALL)
 
 
 def test_the_coefficients_fall_and_are_convex():

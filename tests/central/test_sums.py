@@ -208,10 +208,10 @@ def test_a_pure_release_at_rho_says_the_epsilon_that_it_is_by(log):
 
 def test_the_commands_take_a_rho(log, capsys, monkeypatch):
     """release, ask and count; a cost in both is refused in a line."""
-    assert command(log, "--rho", "1/2", "--budget", "rho=1") == 0
+    assert command(log, "--rho", "1/2", "--budget", "rho=1", "--changelog-id", "tea") == 0
     said = capsys.readouterr().err
     assert "the whole release costs an entry at most rho 1/2\n" in said
-    assert "cost an entry rho 0.5 of 1" in said
+    assert "1 release of the changelog tea cost an entry rho 0.5 of 1" in said
     assert command(log, "--rho", "1/2", "--epsilon", "1") == 1
     assert "--epsilon, with a --delta or without, or --rho" in capsys.readouterr().err
     table = log.with_name("table.csv")

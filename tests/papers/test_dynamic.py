@@ -252,9 +252,9 @@ FOUR, GRID = Fraction(4), 30
 
 
 def law(scale):
-    grid = np.arange(-GRID, GRID + 1)
+    """The chance of each draw."""
     p = exp(-1 / scale)
-    return dict(zip(grid.tolist(), ((1 - p) / (1 + p) * p ** np.abs(grid)).tolist(), strict=True))
+    return {draw: (1 - p) / (1 + p) * p ** abs(draw) for draw in range(-GRID, GRID + 1)}
 
 
 @cache

@@ -144,16 +144,10 @@ def test_the_papers_inequality_advises_a_hierarchy_that_loses(length):
     assert 2 * h * papers_sum**2 < (length + bound) ** 2, "the paper's advice: from a hierarchy"
     windows, constraint = Windows(0, length, 1, 300), TimeBounded(bound)
     tree = hierarchy(COUNT, windows.calendar, constraint, EPSILON, shape=(2, h))
-    assert _worst_cover(tree, windows) >= sliding_windows(COUNT, windows, constraint, EPSILON).noise.variance
-
-
-def _worst_cover(tree, windows):
-    _, released_ = stepped(tree, np.zeros((tree.calendar.periods, 1), int), NoNoise())
-    nodes = [node for closed in released_ for node in closed]
-    return max(
-        cover_sum(nodes, first, first + windows.periods, tree.widths).variance
-        for first in range(tree.calendar.periods - windows.periods + 1)
-    )
+    _, steps = stepped(tree, np.zeros((tree.calendar.periods, 1), int), NoNoise())
+    nodes, starts = [node for closed in steps for node in closed], range(tree.calendar.periods - windows.periods + 1)
+    worst = max(cover_sum(nodes, first, first + windows.periods, tree.widths).variance for first in starts)
+    assert worst >= sliding_windows(COUNT, windows, constraint, EPSILON).noise.variance
 
 
 every_tree = pytest.mark.parametrize(("c", "h", "T"), [(2, 1, 9), (2, 4, 13), (3, 3, 29), (4, 2, 20)])

@@ -3,7 +3,7 @@
 import re
 import sys
 from fractions import Fraction
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from math import comb, exp, inf, log
 from pathlib import Path
 
@@ -68,6 +68,8 @@ def test_every_listed_pair_is_reached_by_a_test_and_least(mechanism):
     list."""
     region, tests = region_of(mechanism), list(every_test(mechanism))
     assert all(region.holds(*point) for point in tests)
+    for (f, m), (g, n) in pairwise(region.best_tests):
+        assert not region.holds((f + g) / 2 - F(1, 1000), (m + n) / 2 - F(1, 1000))
     for corner in region.corners():
         assert min(corner.ratio * f + m for f, m in tests) == 1 - corner.delta
         assert region.allows(corner.ratio, corner.delta)

@@ -388,8 +388,6 @@ def _series(case: IntervalCase, generator: np.random.Generator, surveys: int) ->
 
 GRID_PERIODS, GRID_RATE, PAIRS = 6, 0.02, 8
 GRID_CALENDAR = Calendar(0, "1w", GRID_PERIODS)
-
-
 LEVELS = ((2, 4, 20, 200), (700, 10_000, 100_000), (1, 10, 100), (2, 8, 16), (False, True))
 """z answers, n entries, the minimum, ε, and whether the cohort is closed."""
 HARDEST = (

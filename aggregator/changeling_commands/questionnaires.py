@@ -40,6 +40,7 @@ from .settling import (
     say_detection,
     say_freezing,
     settled,
+    when_shown,
 )
 from .wishes import WishOptions, names_of
 
@@ -162,6 +163,8 @@ def planned_questions(console: Console, options: WishOptions, points: float = 1.
         planned = plan_questionnaire(wanted, progress)
     console.print(f"The plan: {questions_in_words(planned)}.", highlight=False)
     console.print(_table(planned, listed, points))
+    shown = when_shown(options.handled(planned.survey), planned.least_reports)
+    console.print(f"Shown, and for good: {shown}.", highlight=False)
     console.print(f"Epsilon for life, over all questions together: {planned.survey.epsilon}.", highlight=False)
     for place, each in enumerate(listed):
         question = each.asked.question

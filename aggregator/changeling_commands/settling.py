@@ -10,8 +10,8 @@ from math import isfinite
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from changeling_protocol import ONLY, Constraint, Question, Survey
-from changeling_statistics import constraint_of
+from changeling_protocol import ONLY, Constraint, Question, Survey, format_duration
+from changeling_statistics import constraint_of, enough
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -243,6 +243,19 @@ def say_detection(console: Console, question: Question, prediction: "Prediction"
 def three_digits(number: float) -> int:
     """A number rounded to three digits."""
     return round(float(f"{number:.3g}"))
+
+
+def when_shown(survey: Survey, fewest: float) -> str:
+    """When a period's figures are shown, and when for good.
+
+    fewest: the reports expected on the node that gets fewest, of all strata together. With less than enough of them
+    nothing is shown before the grace is over.
+    """
+    soon, sure = format_duration(survey.skew + survey.spread), format_duration(survey.grace)
+    if fewest / survey.strata >= (least := enough(survey.minimum)):
+        return f"{soon} after a period's close, and {sure} after it"
+    each = "each node and stratum" if survey.strata > 1 else "each node"
+    return f"both {sure} after a period's close: to be shown sooner {each} needs {least:,} reports"
 
 
 def devices_in_words(needed: float, none: str = "no number does") -> str:

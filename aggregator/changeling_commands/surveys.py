@@ -37,7 +37,7 @@ from changeling_statistics import (
 from rich.table import Table
 
 from .questionnaires import planned_questions, refuse_hopeless_questions
-from .settling import devices_in_words, planning_bar, settled, three_digits
+from .settling import devices_in_words, planning_bar, settled, three_digits, when_shown
 from .survey_code import survey_module
 from .wishes import WishOptions, ask_to_overwrite, taking
 
@@ -148,10 +148,11 @@ def expectation_table(option: "Option", points: float = 1.0) -> Table:
         devices_in_words(needed),
     )
     table.add_row("first figures", _first(option))
-    waits = format_duration(survey.skew + survey.spread), format_duration(survey.grace)
-    table.add_row("shown, for good", f"{waits[0]} after a period's close, and {waits[1]} after it")
-    fewest = f"{option.least_reports(prediction.devices):,.0f}"
-    table.add_row("shown at all", f"what {survey.minimum} devices reported, or more; the fewest expected are {fewest}")
+    fewest = option.least_reports(prediction.devices)
+    table.add_row("shown, for good", when_shown(survey, fewest))
+    table.add_row(
+        "shown at all", f"what {survey.minimum} devices reported, or more; the fewest expected are {fewest:,.0f}"
+    )
     table.add_row("epsilon for life", f"{survey.epsilon}")
     table.add_row("epsilon a week, on average", f"{survey.per_week}")
     return table

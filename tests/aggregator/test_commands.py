@@ -207,6 +207,10 @@ REFUSED = {
     f"keys publish garbage {NOWHERE}": "garbage holds no signed key: not",
     "keys new --store garbage -o x": "cannot be used as a store",
     f"histogram {'00' * 16} {NOWHERE}": "could not be reached",
+    **{
+        f"{words} --store typo.db": "there is no store at typo.db"
+        for words in ("fold", "backup -o x", "keys list", "token list", "token revoke 00112233", "segments list")
+    },
     "doctor": "Missing option '--store'; see changeling doctor --help",
     "serve --store s --authority garbage": "holds no public key",
     "serve --authority authority.pub": "Missing option '--store'",

@@ -27,12 +27,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from rich.console import Console
 from typer.core import TyperCommand, TyperOption
 
-from ..errors import AggregatorError
+from ..errors import AggregatorError, StoreError
 
 if TYPE_CHECKING:
     from changeling_reader import ServerClient
 
-    from ..store import AtRest
+    from ..store import AtRest, Store
 
 KEY_BYTES = 32
 STORE_KEY_VARIABLE = "CHANGELING_STORE_KEY"
@@ -41,6 +41,15 @@ STORE_KEY_VARIABLE = "CHANGELING_STORE_KEY"
 def console() -> Console:
     """Standard output, at its full width where it is no terminal."""
     return Console(width=None if sys.stdout.isatty() else 110)
+
+
+def existing_store(place: str, at_rest: "AtRest | None" = None, *, alone: bool = False) -> "Store":
+    """The store at a place, opened as `Store.open` does. Raises StoreError where there is none, and makes none."""
+    from ..store import AtRest, Store, version_at
+
+    if version_at(place) is None:
+        raise StoreError(f"there is no store at {place}: is the name right? A server makes one, and so does a restore")
+    return Store.open(place, at_rest or AtRest(), alone=alone)
 
 
 def write_private_key(path: Path, key: Ed25519PrivateKey) -> None:

@@ -20,6 +20,7 @@ from .access import (
     StoreKeyFile,
     TokenFile,
     console,
+    existing_store,
     put,
     read_private_key,
     read_public_key,
@@ -100,10 +101,8 @@ def list_(
 
     A key is unsigned, then pending, active, expired, and destroyed one grace after that.
     """
-    from ..store import Store
-
     now = UnixSeconds(time.time())
-    with closing(Store.open(store)) as opened, opened.view() as view:
+    with closing(existing_store(store)) as opened, opened.view() as view:
         lives = view.sealing_keys()
     table = Table()
     for column in ("key", "state", "begins", "expires", "days left", "in the store"):
@@ -126,10 +125,8 @@ def reencrypt(
     store_key_file: StoreKeyFile = None,
 ) -> None:
     """Put the private sealing keys in the store under another store key. Start the server with the new one then."""
-    from ..store import Store
-
     new = read_store_key(new_store_key_file)
-    with closing(Store.open(store, read_store_key(store_key_file), alone=True)) as opened:
+    with closing(existing_store(store, read_store_key(store_key_file), alone=True)) as opened:
         with opened.transaction() as writing:
             count = writing.encrypt_keys(new)
         opened.forget_overwritten(changed=True)
@@ -205,9 +202,7 @@ def add_token(
 @tokens.command("list")
 def list_tokens(store: _Store) -> None:
     """Show every token: its id, name and scopes, and when it was made. The token itself is nowhere."""
-    from ..store import Store
-
-    with closing(Store.open(store)) as opened, opened.view() as view:
+    with closing(existing_store(store)) as opened, opened.view() as view:
         known = view.tokens().values()
     table = Table()
     for column in ("token", "name", "scopes", "made"):
@@ -222,12 +217,10 @@ def revoke_token(
     token: Annotated[str, typer.Argument(help="Its id, as `changeling token list` shows it.")], store: _Store
 ) -> None:
     """Take a token away. A running server knows it no more within seconds."""
-    from ..store import Store
-
     try:
         id_ = bytes.fromhex(token)
     except ValueError:
         raise ValueError(f"a token's id is 8 hexadecimal digits, got {token!r}") from None
-    with closing(Store.open(store)) as opened, opened.transaction() as writing:
+    with closing(existing_store(store)) as opened, opened.transaction() as writing:
         revoked = writing.revoke_token(id_)
     typer.echo(f"token {revoked.id.hex()} of {revoked.name} is revoked")

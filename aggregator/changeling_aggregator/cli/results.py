@@ -284,12 +284,15 @@ def _chance(chance: float) -> str:
 
 def status_table(answer: Answer) -> Iterator[Table]:
     """How far a survey is, who was heard at each closing, and, for operators, what was refused."""
+    from changeling_statistics import enough  # which other commands need not load
+
     table = Table(title=f"{answer['question']}\nsurvey {answer['survey']}", show_header=False)
     for name, said in (
         ("an entry loses at most", f"epsilon {answer['epsilon']:g}"),
         ("periods closed", f"{answer['closed_periods']} of {answer['last_period']}"),
         ("shown, and for good", f"up to {answer['shown_periods']}, and up to {answer['final_periods']}"),
-        ("shown at once", f"{answer['minimum']} reports at least"),
+        ("shown before its grace is over", f"a closing whose nodes have {enough(answer['minimum']):,} reports each"),
+        ("shown at all", f"nodes with {answer['minimum']:,} reports"),
         ("reports shown", f"{sum(node['reports'] for node in answer['nodes']):,} on {len(answer['nodes'])} nodes"),
     ):
         table.add_row(name, said)

@@ -14,7 +14,7 @@ import typer
 from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key, parse_duration
 from changeling_protocol.wire import is_loopback
 
-from .access import StoreKeyFile, TokenFile, forget_store_key, read_public_key, read_store_key, token_in
+from .access import StoreKeyFile, TokenFile, existing_store, forget_store_key, read_public_key, read_store_key, token_in
 from .store import SEGMENTS_HELP, STORE_HELP
 
 if TYPE_CHECKING:
@@ -288,7 +288,6 @@ def fold(
     from ..ingest import Registry
     from ..logs import log_in_json
     from ..server import FoldLoop, GuardedClock
-    from ..store import Store
 
     if follow and check:
         raise ValueError("--check is done once: leave out --follow")
@@ -303,7 +302,7 @@ def fold(
     signal.signal(signal.SIGTERM, interrupt)
     at_rest = read_store_key(store_key_file)
     forget_store_key()
-    with closing(Store.open(store, at_rest)) as opened:
+    with closing(existing_store(store, at_rest)) as opened:
         with opened.view() as view:
             view.private_keys()  # raises now where the store key is another
             kept = view.kept_time()

@@ -19,7 +19,7 @@ import typer
 from changeling_protocol import UnixMilliseconds, UnixSeconds, __version__, format_instant
 from changeling_protocol.wire import READY
 
-from .access import SettingsCommand, StoreKeyFile, read_store_key
+from .access import SettingsCommand, StoreKeyFile, existing_store, read_store_key
 
 app = typer.Typer(help="Show and change the schema version of a store.", no_args_is_help=True)
 
@@ -60,9 +60,7 @@ Named = Annotated[str, typer.Option(help=f"Whose log; servers may be running on 
 @segments.command("list")
 def list_(store: Named) -> None:
     """Print a line for each segment: its place and name, its positions in its stream, its bytes, what is counted."""
-    from ..store import Store
-
-    with closing(Store.open(store)) as opened, opened.view() as view:
+    with closing(existing_store(store)) as opened, opened.view() as view:
         streams = view.streams()
         for each in view.segments():
             rest = each.last - max(streams[each.stream].counted, each.first - 1)
@@ -77,9 +75,7 @@ def compact(store: Named) -> None:
     A server does the first by itself, a little at a time. While another process folds nothing is done, and it ends
     with 1.
     """
-    from ..store import Store
-
-    with closing(Store.open(store)) as opened, opened.turn_to_fold() as turn:
+    with closing(existing_store(store)) as opened, opened.turn_to_fold() as turn:
         if turn is None:
             typer.echo("another process is folding: try again")
             raise typer.Exit(1)
@@ -113,9 +109,9 @@ def backup(
 
     Neither private sealing keys nor the log of envelopes are in it, so what is not counted yet is not.
     """
-    from ..store import Store, back_up
+    from ..store import back_up
 
-    with closing(Store.open(store)) as opened:
+    with closing(existing_store(store)) as opened:
         done = back_up(opened, output, UnixMilliseconds(int(time.time() * 1000)))
     typer.echo(
         f"wrote {output}, without {_requests(done.unfolded)} that are not counted yet, and with the ids of "

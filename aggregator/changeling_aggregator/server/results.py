@@ -21,6 +21,7 @@ from changeling_statistics import (
     NotEstimable,
     ShownAs,
     csv_shown,
+    enough,
     freezing_shown,
     head_shown,
     histogram_figures,
@@ -263,7 +264,8 @@ def _period(asked: Any, name: str, published: StoredSurvey, last_shown: int, now
         return check_closed(published, period, now)
     if last_shown == 0:
         raise NotEstimable(
-            "nothing of this survey is shown yet: no period has closed and been answered by enough, or been sealed"
+            f"nothing of this survey is shown yet: no period has closed with {enough(published.survey.minimum):,} "
+            "reports on each node and stratum, and none has been sealed, which it is when its grace is over"
         )
     return last_shown
 

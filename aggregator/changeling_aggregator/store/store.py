@@ -337,6 +337,8 @@ def version_at(place: Path | str) -> int | None:
 
     place: as `Store.open` takes it.
     """
+    if "://" not in str(place) and not Path(place).exists():
+        return None  # which SQLite would make
     database = database_at(place)
     try:
         with usable(database), database.reader() as connection, connection.begin():

@@ -111,6 +111,16 @@ def expected_of(survey: Survey, devices: int) -> "Option | None":
     return max(options, key=lambda option: option.prediction.mean)
 
 
+def _signed_in(file: Path) -> bytes:
+    """The bytes of a signed survey. Raises BadSignature for a draft."""
+    content = file.read_bytes()
+    try:
+        Survey.unverified(content)
+    except MalformedBytes as error:
+        raise BadSignature(f"{file} is not signed: sign it with `changeling survey sign`") from error
+    return content
+
+
 def ask_if_hopeless(survey: Survey, devices: int) -> None:
     """Ask whether to publish a survey of which so many devices would show nothing.
 
@@ -259,11 +269,11 @@ def publish(
 
     If so many devices would show nothing, it asks first.
     """
-    survey = read_survey(file)
+    survey, signed = read_survey(file), _signed_in(file)
     if not yes:
         ask_if_hopeless(survey, MANY_DEVICES if devices is None else parse_count(devices))
     query = {} if public is None else {"public": str(public).lower()}
-    added = put(server, survey_path(survey.id.hex()), file.read_bytes(), token_in(token_file), **query)
+    added = put(server, survey_path(survey.id.hex()), signed, token_in(token_file), **query)
     typer.echo(f"survey {survey.id.hex()} {'is published' if added else 'was published before'}")
 
 

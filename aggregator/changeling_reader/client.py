@@ -136,9 +136,9 @@ class ServerClient:
         listed: list[dict[str, Any]] = self.json(SURVEYS)["surveys"]
         return listed
 
-    def series(self, survey: str) -> dict[str, Any]:
-        """All histograms that are shown of a survey. survey: its id, in hex."""
-        return self.json(survey_path(survey) + SERIES)
+    def series(self, survey: str, question: str | None = None) -> dict[str, Any]:
+        """All histograms that are shown of a survey. survey: its id, in hex. question: its name, of several."""
+        return self.json(survey_path(survey) + SERIES, [] if question is None else [("question", question)])
 
     def survey(self, survey: str) -> Survey:
         """A survey as it is published there, its signature not checked. survey: its id, in hex."""

@@ -11,7 +11,7 @@ from changeling_commands import read_count, read_url
 from changeling_protocol import SealingKey, Survey
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from changeling_reader import ServerAnswered, ServerClient
-from changeling_statistics import read_survey
+from changeling_statistics import enough, read_survey
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
@@ -55,6 +55,8 @@ def fleet(
     console = Console()
     with _client(server) as asked:
         admit(asked, survey, i_run_it=i_run_this_server)
+        if compare and _token() is not None:
+            asked.fold()  # so that a token that may not is refused before anything is sent
         sealing_key, now = asked.sealing_key()
         if sealing_key is None:
             raise ValueError(f"{server} has no sealing key that is valid now: sign and publish one")
@@ -156,7 +158,14 @@ def _compared(client: ServerClient, survey: Survey, truth: Truth) -> list[TruthR
         client.fold()
     id_ = survey.id.hex()
     status = client.status(id_)
-    return compared(truth, survey, status, client.series(id_) if status["nodes"] else None)
+    reported = {survey.plan.tracks[node["track"]].question for node in status["nodes"]}
+    if not reported:
+        Console().print(
+            f"[bold]Nothing is shown yet:[/] a closing is once each of its nodes has {enough(survey.minimum):,} "
+            "reports, or when its grace is over. Compare again then."
+        )
+    names = [each.name for place, each in enumerate(survey.questions) if place in reported]
+    return compared(truth, survey, status, {name: client.series(id_, question=name) for name in names})
 
 
 def _print_sent(console: Console, load: Load, sent: Sent) -> None:

@@ -201,6 +201,7 @@ REFUSED = {
     "survey sign missing.json --key k -o x": "missing.json",
     "survey show garbage": "garbage holds no survey: not canonical MessagePack",
     "survey sign json --key k -o x": "json holds no survey: not the JSON of a survey",
+    f"survey publish first.json {NOWHERE}": "first.json is not signed: sign it with `changeling survey sign`",
     f"survey publish key {NOWHERE}": "key holds no survey: the bytes are not a",
     "survey new --zzz": "No such option: --zzz; see changeling survey new --help",
     "keys sign garbage --key k --expires 2028-01-01 -o x": "holds no public key",
@@ -289,7 +290,8 @@ def test_what_an_operator_can_mend_is_one_line_and_changes_nothing(here, cli, mo
     assert run(["keys", "new", "--store", "store.db", "-o", "second"]) == 1
     assert capsys.readouterr().err == "changeling: the store cannot be used: no such table: keys\n"
     monkeypatch.delenv("CHANGELING_TOKEN")
-    assert run(f"survey publish first.json --yes {NOWHERE}".split()) == 1
+    cli("survey", "sign", "first.json", "--key", "authority.key", "-o", "first.signed")
+    assert run(f"survey publish first.signed --yes {NOWHERE}".split()) == 1
     assert "$CHANGELING_TOKEN" in capsys.readouterr().err
 
 

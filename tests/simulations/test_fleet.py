@@ -10,14 +10,31 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.store import KeptTime
-from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal
+from changeling_aggregator.store import KeptTime, TokenScope
+from changeling_protocol import (
+    AtMost,
+    Breakdown,
+    Calendar,
+    Group,
+    KaryResponse,
+    MalformedBytes,
+    Node,
+    Odds,
+    Question,
+    Refusal,
+    ReleasePlan,
+    StateSpace,
+    Survey,
+    Track,
+)
 from changeling_protocol.wire import (
     ErrorAnswer,
     ErrorCode,
@@ -42,10 +59,29 @@ from changeling_simulations.fleet_command import admit
 from changeling_statistics import Attendance, NodeTally, write_survey
 
 from tests.aggregator.devices import Log
-from tests.aggregator.serving import TOKEN, ServerHere
+from tests.aggregator.serving import TOKEN, ServerHere, eventually
 from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 from tests.protocol.examples import AUTHORITY, joint_plan, mixed, survey
+
+DRINK = Question("drink", "What do you drink?", ("tea", "coffee", "neither"), AtMost(3))
+QUESTIONS = (
+    DRINK,
+    Question.of_number("minutes", "How long?", ["0", "60", "120"], AtMost(2)),
+    Question.of_freezing(DRINK),
+)
+
+
+def asking_several(calendar=Calendar(1_800_000_000, 60, 8), **fields):  # noqa: B008
+    """A survey of three questions: a group for each, and one that is asked about two of them."""
+    each = [
+        Track(1, KaryResponse(StateSpace(len(question.answers)), Odds(9, 1)), 0, calendar.periods, question=place)
+        for place, question in enumerate(QUESTIONS)
+    ]
+    plan = ReleasePlan((*(Group((track,)) for track in each), Group((each[0], each[2]))))
+    fields = {"skew": 5, "spread": 10, "grace": 150, "minimum": 1} | fields
+    return Survey.at_cost(questions=QUESTIONS, calendar=calendar, plan=plan, **fields)
+
 
 EVERYTHING = {"offline": 0.2, "duplicates": 0.2, "late": 0.2, "garbage": 0.4}
 HEARD, OVERDUE = Node(5, 8), Node(0, 5)
@@ -56,12 +92,27 @@ def log(store):
     return Log.of(store, survey())
 
 
-@pytest.mark.parametrize("plan", [None, mixed(3, 8), joint_plan(3, 8)], ids=["hierarchy", "mixed", "joint"])
+def of_all_strata(counts):
+    """Those of everybody: the offset of a number is a stratum, too."""
+    found = {}
+    for (*key, _), each in counts.items():
+        found[*key] = found[*key] + each if (*key,) in found else each
+    return found
+
+
+FLEETS = {
+    "hierarchy": survey(grace=150),
+    "mixed": survey(mixed(3, 8), grace=150),
+    "joint": survey(joint_plan(3, 8), grace=150),
+    "questions": asking_several(),
+}
+
+
+@pytest.mark.parametrize("asked", FLEETS.values(), ids=FLEETS)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_fold_counts_what_the_truth_says(store, monkeypatch, plan, seed):
+def test_a_fold_counts_what_the_truth_says(store, monkeypatch, asked, seed):
     """Every tally by slot, who was heard, and every refusal by its reason: with all that can go wrong in a fleet."""
     monkeypatch.setattr(devices, "TOLD", ())  # no log holds what is refused at the door
-    asked = survey(plan, grace=150)
     now = asked.calendar.time(8) + 1
     log = Log.of(store, asked)
     block = make_block(asked, log.key, Wishes(40, HEARD, OVERDUE, seed=seed, **EVERYTHING), 0)
@@ -73,10 +124,9 @@ def test_a_fold_counts_what_the_truth_says(store, monkeypatch, plan, seed):
     truth = block.truth
     assert {Refusal.LATE, Refusal.DUPLICATE, Refusal.UNOPENABLE} < {*truth.refused}
     assert log.refused() == dict(truth.refused)
-    assert log.tallies() == {key[:2]: (each.reports, each.slots.tolist()) for key, each in truth.tallies.items()}
-    assert {key: Attendance(*each) for key, each in log.attendance().items()} == {
-        key[:2]: each for key, each in truth.attendance.items()
-    }
+    told = {key: (each.reports, each.slots.tolist()) for key, each in of_all_strata(truth.tallies).items()}
+    assert log.tallies() == told
+    assert {key: Attendance(*each) for key, each in log.attendance().items()} == of_all_strata(truth.attendance)
 
 
 def test_strata_are_told_apart(store):
@@ -286,6 +336,27 @@ def test_a_server_counts_what_a_fleet_sends(rehearsal, tmp_path):
     expected.refused["late"] += 1
     expected.write(tmp_path / "truth.json")
     assert "DIFFERS" in ended(1, "fleet-check", "truth.json", *to)
+
+
+@pytest.mark.heavy
+def test_each_of_several_questions_is_compared(rehearsal, monkeypatch):
+    """The histograms of all of them, by their names; a token that may not fold is refused before anything is sent."""
+    to, asked = ("--server", rehearsal.url), asking_several(Calendar(rehearsal.now, 60, 8), minimum=3)
+    rehearsal.publish(asked)
+    rehearsal.move_clock(asked.calendar.time(5) + 1)
+    write_survey(Path("several.json"), asked)
+    rehearsal.add_token("reads", TokenScope.READ)
+    monkeypatch.setenv("CHANGELING_TOKEN", "reads")
+    refused = partial(ended, 1, "fleet", "several.json", *to, "--compare")
+    assert eventually(lambda: "has not the scope fold" in refused(), True)
+    monkeypatch.setenv("CHANGELING_TOKEN", TOKEN)
+    ended(0, "fleet", "several.json", *to, "--devices", "300", *SHARES, "--truth", "truth.json")
+    assert "Nothing is shown yet: a closing is once each of its nodes has 20 reports" in ended(
+        0, "fleet-check", "truth.json", *to
+    )
+    rehearsal.move_clock(rehearsal.now + 10 * GRACE)
+    said = ended(0, "fleet-check", "truth.json", *to)
+    assert [each.name for each in QUESTIONS if f"histograms of {each.name}," not in said] == [], said
 
 
 @pytest.mark.heavy

@@ -161,7 +161,10 @@ def require(request: Request, scope: TokenScope) -> None:
 def check_scope(token: Token | None, scope: TokenScope) -> None:
     """Turn down what shows no token, or one for other things."""
     if token is None:
-        sentence = f"this needs a token with the scope {scope.value}"
+        sentence = (
+            f"this needs a token with the scope {scope.value}; none is shown that is known here: a new one is within a "
+            "second, a revoked one is no more"
+        )
         raise TurnedDown(ErrorCode.UNAUTHORIZED, sentence, {"www-authenticate": "Bearer"})
     if scope not in token.scopes:
         raise TurnedDown(ErrorCode.FORBIDDEN, f"this token has not the scope {scope.value}")

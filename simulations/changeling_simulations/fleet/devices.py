@@ -16,8 +16,10 @@ from changeling_protocol import (
     HEAD_BYTES,
     ID_BYTES,
     MOST_SPANNED_PERIODS,
+    Calendar,
     Closing,
     Node,
+    Question,
     Refusal,
     Report,
     SealingKey,
@@ -144,10 +146,10 @@ class SeededCoins:
 class SimulatedDevice:
     """An entry of a survey that holds these answers.
 
-    states: 0 for none, else the answer's number, at the ends of periods 0..T. coins: draw everything.
+    states: to each question, 0 for none, else the answer's number, at the ends of periods 0..T. coins: draw everything.
     """
 
-    def __init__(self, survey: Survey, states: Sequence[int], coins: SeededCoins) -> None:
+    def __init__(self, survey: Survey, states: Sequence[Sequence[int]], coins: SeededCoins) -> None:
         self._survey, self._states, self._coins = survey, states, coins
         self.group = survey.plan.draw_group(coins)
         self._of_group = survey.plan.groups[self.group]
@@ -177,7 +179,8 @@ class SimulatedDevice:
             if at is None or (drawn is not None and at not in drawn):
                 continue
             node = track.node(at)
-            true = track.randomizer.space.index(self._states[node.start], self._states[node.end])
+            states = self._states[track.question]
+            true = track.randomizer.space.index(states[node.start], states[node.end])
             symbol, self._slots = respond(self._of_group, place, true, self._slots, self._coins)
             reports.append(Report(number, at, symbol))
         return reports
@@ -218,7 +221,10 @@ class _Making:
     def __init__(self, survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> None:
         self._survey, self._key, self._wishes, self._number = survey, key, wishes, number
         self.generator = np.random.default_rng([wishes.seed, number])
-        self._states = _states(survey, min(BLOCK_DEVICES, wishes.devices - number * BLOCK_DEVICES), self.generator)
+        self._devices = min(BLOCK_DEVICES, wishes.devices - number * BLOCK_DEVICES)
+        self._states = [
+            _states(question, survey.calendar, self._devices, self.generator) for question in survey.questions
+        ]
         self._others = 0
         self.adding = Adding(survey)
         self.due: list[float] = []
@@ -229,9 +235,9 @@ class _Making:
     def report(self) -> None:
         """Each device answers what it is heard at, on time or after it was offline."""
         heard = self._wishes.heard
-        online = self.generator.random((len(self._states), heard.width)) >= self._wishes.offline
-        moments = self._moments(heard, len(self._states))
-        for device in range(len(self._states)):
+        online = self.generator.random((self._devices, heard.width)) >= self._wishes.offline
+        moments = self._moments(heard, self._devices)
+        for device in range(self._devices):
             answering = self._device(f"{device}", device)
             for span in spans(heard, online[device]):
                 if closings(self._survey.plan, span.start, span.end):
@@ -353,11 +359,11 @@ class _Making:
     def _other(self) -> SimulatedDevice:
         """A device that is none of the block's, with the answers of one."""
         self._others += 1
-        return self._device(f"other {self._others}", self._others % len(self._states))
+        return self._device(f"other {self._others}", self._others % self._devices)
 
-    def _device(self, name: str, states: int) -> SimulatedDevice:
+    def _device(self, name: str, place: int) -> SimulatedDevice:
         coins = SeededCoins(f"{self._wishes.seed} {self._number} {name}")
-        return SimulatedDevice(self._survey, self._states[states].tolist(), coins)
+        return SimulatedDevice(self._survey, [states[place].tolist() for states in self._states], coins)
 
 
 Make = Callable[[_Making, SimulatedDevice, Node], bytes]
@@ -381,11 +387,13 @@ def spans(heard: Node, online: NDArray[np.bool_]) -> Iterator[Node]:
             after = period
 
 
-def _states(survey: Survey, count: int, generator: np.random.Generator) -> States:
-    """The answers of devices at the ends of periods 0..T, as their constraint allows; a row each, in no order."""
-    calendar = survey.calendar
-    changes = min(MOST_CHANGES, (calendar.periods - 1) / 2) if len(survey.answers) > 1 else 0.0
-    changelog = synthetic_changelog(len(survey.answers), count, changes, calendar, generator)
-    population = Population.from_changelog(changelog, calendar, survey.constraint)
+def _states(question: Question, calendar: Calendar, count: int, generator: np.random.Generator) -> States:
+    """The answers of devices to a question at the ends of periods 0..T, as it allows; a row each, in no order.
+
+    To one about freezing they are made up as to any other, and do not follow from those to the question it is about.
+    """
+    changes = min(MOST_CHANGES, (calendar.periods - 1) / 2) if len(question.answers) > 1 else 0.0
+    changelog = synthetic_changelog(len(question.answers), count, changes, calendar, generator)
+    population = Population.from_changelog(changelog, calendar, question.constraint)
     rows: States = np.repeat(population.frozen, population.weights, axis=0)
     return generator.permutation(rows)

@@ -158,18 +158,19 @@ class TruthRow:
 
 
 def compared(
-    truth: Truth, survey: Survey, status: Mapping[str, Any], shown: Mapping[str, Any] | None
+    truth: Truth, survey: Survey, status: Mapping[str, Any], shown: Mapping[str, Mapping[str, Any]]
 ) -> list[TruthRow]:
-    """Row by row: reports on nodes, entries heard, refusals, and histograms.
+    """Row by row: reports on nodes, entries heard, refusals, and the histograms of each question.
 
-    status: what the server says of the survey; with the refusals where an operator asked. shown: its series, or None.
+    status: what the server says of the survey; with the refusals where an operator asked. shown: the series of
+    questions, by their names; of those that have none yet nothing.
     """
     tallies = _everybody(truth)
     rows = [_of_nodes(tallies, survey, status), _of_closings(tallies, survey, status)]
     if "refused" in status:
         rows += told(truth.refused, Counter(status["refused"]), "refused")
-    if shown is not None and all(row.agrees and row.expected == row.found for row in rows[:2]):
-        rows.append(_of_histograms(tallies, survey, status, shown))
+    if all(row.agrees and row.expected == row.found for row in rows[:2]):
+        rows += [_of_histograms(tallies, survey, name, status, each) for name, each in shown.items()]
     return rows
 
 
@@ -230,24 +231,32 @@ def _row(
     return TruthRow(f"{what}, {len(there)} shown", wanted, counted, agrees=not wrong)
 
 
-def _of_histograms(tallies: Tallies, survey: Survey, status: Mapping[str, Any], shown: Mapping[str, Any]) -> TruthRow:
-    """The largest difference of a value from that of the same estimate, made here from what is expected."""
+def _of_histograms(
+    tallies: Tallies, survey: Survey, name: str, status: Mapping[str, Any], shown: Mapping[str, Any]
+) -> TruthRow:
+    """The largest difference of a value from that of the same estimate, made here from what is expected.
+
+    name: of the question.
+    """
     ends = {(each["track"], each["end"]) for each in status["nodes"]}
     tracks = survey.plan.tracks
     published = {key: tally for key, tally in tallies.items() if (key[0], tracks[key[0]].node(key[1]).end) in ends}
     heard = {each["period"] for each in status["closings"]}
     until = max(1, status["shown_periods"])
     attendance = {key: here for key, here in tallies.attendance.items() if key[1] in heard}
+    place = survey.place_of(name)
+    about = Tallies(published, attendance).about(survey.plan, place)
     values = {
         each.period: each.estimate.values
-        for each in series(survey, Tallies(published, attendance), until)
+        for each in series(survey.about(place), about, until)
         if isinstance(each, Histogram)
     }
     found = {each["period"]: each["values"] for each in shown["series"] if each["values"] is not None}
     most, largest = 0.0, 1.0
     for period in values.keys() | found.keys():
-        here = values.get(period, np.full(len(survey.answers), np.nan))
+        here = values.get(period, np.full(len(survey.questions[place].answers), np.nan))
         there = np.array(found.get(period, []), float)
         difference = np.abs(here - there).max() if len(there) == len(here) else np.inf
         most, largest = max(most, float(difference)), max(largest, float(np.abs(here).max()))
-    return TruthRow(f"histograms, {len(found)} shown: largest difference", 0.0, most, most <= _CLOSE * largest)
+    of = f" of {name}" if len(survey.questions) > 1 else ""
+    return TruthRow(f"histograms{of}, {len(found)} shown: largest difference", 0.0, most, most <= _CLOSE * largest)

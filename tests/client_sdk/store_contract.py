@@ -25,7 +25,7 @@ from changeling_client import (
 from changeling_client import store as store_module
 from changeling_client.testing import FakeServer, make_survey
 
-from .device import ended, forked
+from .device import ended, forked, options
 
 KEY = b"K" * 32
 _NOWHERE: dict[str, Any] = {"path": None, "database": None}
@@ -44,22 +44,26 @@ class Pods:
         self.meanwhile: Callable[[], object] | None = None
         """Done once, when the next request arrives, before it is answered."""
 
-    def client(self, **options: Any) -> Client:
+    def client(self, **others: Any) -> Client:
         """One more client, as another pod has it."""
-        usual = {
-            "server": self.server.url,
-            "authority": self.server.authority,
-            "max_epsilon": 1_000_000,
-            "background": False,
-            "transport": httpx.MockTransport(self._answer),
-            "clock": self.clock,
-            "witness": None,
-        }
-        return Client(**{**usual, **self.options, **options})
+        served = {"server": self.server.url, "authority": self.server.authority, "clock": self.clock}
+        return Client(**options(**{**served, "transport": httpx.MockTransport(self._answer), **self.options, **others}))
 
     def join(self, client: Client, **options: Any) -> SurveyHandle:
         """Joins the survey, whose signed bytes are at hand."""
         return client.join(self.survey.id, signed=self.server.signed(self.survey), **options)
+
+    def report(self, client: Client, days: int = 2) -> None:
+        """Goes on from day to day, and flushes on each."""
+        for _ in range(days):
+            self.clock.advance(days=1)
+            client.flush()
+
+    def closings(self) -> int:
+        """How many closings were answered, each of them once."""
+        ids = [report.closing for report in self.server.reports]
+        assert len(set(ids)) == len(ids), "a closing was answered twice"
+        return len(ids)
 
     def said(self) -> list[str]:
         """All that the server was told, each report once, in the order of words."""
@@ -151,8 +155,7 @@ class StoreContract:
                 assert [*threads.map(live, range(2))] == [None] * 2
             with pods.client() as client:
                 client.flush()
-        closings = [report.closing for report in pods.server.reports]
-        assert len(set(closings)) == len(closings) == entries * days
+        assert pods.closings() == entries * days
 
     def test_one_pod_reports_at_a_time(self, pods: Pods) -> None:
         """One that starts meanwhile says so, and records; when the first has ended, it reports, and then the first

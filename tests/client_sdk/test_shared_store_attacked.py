@@ -95,15 +95,12 @@ def test_a_pod_that_was_cut_off_sets_no_witness_back(postgresql, cut_at):
     late = witness_elsewhere(elsewhere, others_report)
     with suppress(StoreBusy), pods.client(witness=late, on_error=told.append) as one:
         pods.join(one)
-        for _ in range(2):
-            pods.clock.advance(days=1)
-            one.flush()
+        pods.report(one)
     assert next(puts) > cut_at, "it was not cut off"
     report()
     report()
     assert not any(isinstance(error, Silenced) for error in told)
-    closings = [report.closing for report in pods.server.reports]
-    assert len(set(closings)) == len(closings) == (pods.clock.now - start) / 86_400 - 1
+    assert pods.closings() == (pods.clock.now - start) / 86_400 - 1
 
 
 def test_who_is_refused_by_the_witness_looks_again_and_goes_on(postgresql):
@@ -229,23 +226,17 @@ class TestPostgreSQL(StoreContract):
         told: list[object] = []
         options = {"witness": witness_elsewhere(new_elsewhere(postgresql)), "on_error": told.append}
 
-        def report(device):
-            for _ in range(2):
-                pods.clock.advance(days=1)
-                device.flush()
-
         with pods.client(**options) as one:
             pods.join(one)
-            report(one)
+            pods.report(one)
             put_back = backup()
-            report(one)
+            pods.report(one)
             put_back()
-            report(one)
+            pods.report(one)
         with pods.client(**options) as other:
-            report(other)
+            pods.report(other)
         assert any(isinstance(error, Silenced) for error in told)
-        closings = [report.closing for report in pods.server.reports]
-        assert len(closings) == len(set(closings)) == 4
+        assert pods.closings() == 4
 
 
 def lived(postgresql, lose_at):

@@ -118,15 +118,10 @@ def test_a_parcel_opens_for_one_store_alone(tmp_path):
         shutil.copytree(tmp_path / "new", tmp_path / "copy")
         parcel = old.hand_over(invitation)
         assert parcel == old.hand_over(invitation)
-        with pytest.raises(ValueError, match="was not packed for this store"):
-            third.take_over(parcel)
-        with pytest.raises(ValueError, match="was not packed for this store"):
-            new.take_over(forged)
-        for place in range(0, len(parcel), 97):
-            broken = bytearray(parcel)
-            broken[place] ^= 1
+        broken = [parcel[:at] + bytes([parcel[at] ^ 1]) + parcel[at + 1 :] for at in range(0, len(parcel), 97)]
+        for taker, wrong in ((third, parcel), (new, forged), *((new, each) for each in broken)):
             with pytest.raises(ValueError, match="was not packed for this store"):
-                new.take_over(bytes(broken))
+                taker.take_over(wrong)
         with home.start("copy") as copy, pytest.raises(ValueError, match="no invitation of this store is open"):
             copy.take_over(parcel)
         assert new.take_over(parcel) == (PLAIN.id,)

@@ -176,7 +176,7 @@ def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
                 (await http.post("/v1/fold", headers=operator)).raise_for_status()
                 (await http.get(f"{path}/histogram?period=1", headers=operator)).raise_for_status()
 
-    service.start()
+    service.committer.start()  # and nothing that looks by itself every second, whenever that is
     try:
         asyncio.run(ask())
     finally:

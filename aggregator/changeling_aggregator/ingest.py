@@ -514,7 +514,7 @@ class Committer:
 
     def _fullness(self) -> str | None:
         """Why the store takes no more uploads; None where it does."""
-        with self._store.view(once=True) as view:  # as uploads wait meanwhile
+        with self._store.view() as view:
             log = view.log_state()
         if log.unfolded > self.most_unfolded:
             return "more uploads wait to be counted than this server keeps: come again later"

@@ -12,7 +12,7 @@ from re import findall
 
 import pytest
 from changeling_aggregator import Overtaken, StoreError
-from changeling_aggregator.ingest import Committer, RowWriter
+from changeling_aggregator.ingest import RowWriter
 from changeling_aggregator.store import Store, Turn, View
 from changeling_aggregator.store import postgresql as room
 from changeling_aggregator.testing import sql
@@ -79,14 +79,6 @@ def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: 
         assert asked() > 4
     with closing(Store.open(store.place)) as opened, opened.view() as view:
         assert [each.position for each in view.unread(9, 9999)] == [1, 2, 3, 4, 5]
-
-
-def test_looking_whether_the_store_is_full_is_two_ways_to_the_database(store: Store, tmp_path: Path) -> None:
-    """What waits for the fold and what segments take, and what the tables do: the uploads of a second wait for it."""
-    looking = Committer(store, lambda: 5.0)
-    with overheard(store, tmp_path / "spoken") as asked:
-        assert looking._fullness() is None
-        assert asked() == 2
 
 
 def setting(opened: AbstractContextManager[View], name: str) -> object:

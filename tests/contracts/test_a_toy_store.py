@@ -39,7 +39,7 @@ class ToyDatabase(Database):
         event.listen(self.engine, "connect", lambda connection, _: connection.execute("PRAGMA journal_mode = WAL"))
         event.listen(self.engine, "begin", self._begin)
 
-    def reader(self, once: bool = False) -> Connection:  # noqa: ARG002
+    def reader(self) -> Connection:
         return self.engine.connect()
 
     def writer(self, once: bool = False) -> Connection:  # noqa: ARG002

@@ -27,7 +27,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from ..segments import LoggedRequest
-from .backups import Backup, back_up, opened_backup, restore
+from .backups import back_up, opened_backup, restore
 from .counts import (
     CHUNK_BYTES,
     ID_BYTES,
@@ -41,14 +41,13 @@ from .counts import (
 )
 from .database import IN_CLEAR, LEAST_FREE_BYTES, STORE_KEY_BYTES, AtRest, Database, Transactions, in_use
 from .files import IdFile, Segment, segment_name, written_segment
-from .log import LogRange, LogState, Stream, cursors_after, positions_after
+from .log import LogRange, LogState, cursors_after, positions_after
 from .registry import (
     KeptTime,
     KeyState,
     PublishedKey,
     SigningKey,
     SnapshotProgress,
-    StoredKey,
     StoredSurvey,
     Token,
     TokenScope,
@@ -76,7 +75,6 @@ __all__ = [
     "VERSION",
     "AtRest",
     "AttendanceKey",
-    "Backup",
     "ClosingKey",
     "Database",
     "IdFile",
@@ -91,11 +89,9 @@ __all__ = [
     "SigningKey",
     "SnapshotProgress",
     "Store",
-    "StoredKey",
     "StoredSurvey",
     "StratumCounts",
     "StratumKey",
-    "Stream",
     "TallyKey",
     "Token",
     "TokenScope",

@@ -11,7 +11,8 @@ few chunks, and whatever reads a whole run holds a little of it at a time. A run
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from changeling_protocol import (
@@ -55,6 +56,8 @@ ClosingKey: TypeAlias = tuple[SurveyId, int]
 StratumKey: TypeAlias = tuple[int, int, StratumNumber]
 """The period of the closing, the number of the group, the stratum."""
 
+K = TypeVar("K")
+V = TypeVar("V")
 _AT_ONCE = 500
 _TALLY_KEY = ("survey", "track", "node", "stratum")
 _STRATUM_KEY = ("period", "group", "stratum")
@@ -101,7 +104,6 @@ def _packed(slots: Counts) -> bytes:
 ID_BYTES = 16
 CHUNK_BYTES = 4096 * ID_BYTES
 _CHUNKS_AT_ONCE = 64
-_NAMED_AT_ONCE = 500
 
 
 class IdRun(NamedTuple):
@@ -131,23 +133,18 @@ def _runs_of(*where: ColumnElement[bool]) -> Select[Any]:
     return select(counted.c.survey, counted.c.period, counted.c.number, counted.c.chunks, only)
 
 
-_RUNS = _runs_of()
-_SOME_RUNS = _runs_of(runs.c.survey == bindparam("of"), runs.c.period.in_(bindparam("periods", expanding=True)))
+def _some_of_each(named: Iterable[tuple[K, V]]) -> Iterator[tuple[K, list[V]]]:
+    """Things by the key that each is named with, some at a time: as many as a statement may name."""
+    for key, those in groupby(sorted(named), itemgetter(0)):
+        of_key = [each for _, each in those]
+        for at in range(0, len(of_key), _AT_ONCE):
+            yield key, of_key[at : at + _AT_ONCE]
 
 
-def _some_closings(keys: Iterable[ClosingKey]) -> Iterator[tuple[Select[Any], dict[str, object]]]:
-    for survey, of_survey in groupby(sorted(keys), lambda key: key[0]):
-        periods = [period for _, period in of_survey]
-        for at in range(0, len(periods), _NAMED_AT_ONCE):
-            yield _SOME_RUNS, {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
-
-
-def _some_of_a_survey(named: Iterable[tuple[ClosingKey, int]]) -> Iterator[tuple[SurveyId, ColumnElement[bool]]]:
-    for survey, of_survey in groupby(sorted(named), lambda name: name[0][0]):
-        pairs = [(period, number) for (_, period), number in of_survey]
-        for at in range(0, len(pairs), _NAMED_AT_ONCE):
-            some = tuple_(runs.c.period, runs.c.number).in_(pairs[at : at + _NAMED_AT_ONCE])
-            yield survey, and_(runs.c.survey == survey, some)
+def _some_runs(named: Iterable[tuple[ClosingKey, int]]) -> Iterator[tuple[SurveyId, ColumnElement[bool]]]:
+    """The conditions for runs that are named by closing and number, those of a survey together."""
+    for survey, pairs in _some_of_each((survey, (period, number)) for (survey, period), number in named):
+        yield survey, and_(runs.c.survey == survey, tuple_(runs.c.period, runs.c.number).in_(pairs))
 
 
 class ReadCounts(Bound):
@@ -204,8 +201,9 @@ class ReadCounts(Bound):
     def runs(self, keys: Iterable[ClosingKey] | None = None) -> dict[ClosingKey, list[IdRun]]:
         """The runs of these closings, or of all, by their numbers; a closing without runs is left out."""
         found: dict[ClosingKey, list[IdRun]] = {}
-        for query, values in [(_RUNS, {})] if keys is None else _some_closings(keys):
-            for survey, period, number, chunks, only in self._connection.execute(query, values):
+        some = ((runs.c.survey == survey, runs.c.period.in_(periods)) for survey, periods in _some_of_each(keys or ()))
+        for where in [()] if keys is None else some:
+            for survey, period, number, chunks, only in self._connection.execute(_runs_of(*where)):
                 found.setdefault((survey, period), []).append(IdRun(number, only or chunks * CHUNK_BYTES))
         return {key: sorted(some) for key, some in found.items()}
 
@@ -232,7 +230,7 @@ class ReadCounts(Bound):
     def read_runs(self, named: Iterable[tuple[ClosingKey, int]]) -> dict[ClosingKey, list[bytes]]:
         """The chunks of short runs, by closing. named: runs by closing and number."""
         chunks: dict[ClosingKey, list[bytes]] = {}
-        for survey, those in _some_of_a_survey(named):
+        for survey, those in _some_runs(named):
             for period, ids in self._connection.execute(select(runs.c.period, runs.c.ids).where(those)):
                 chunks.setdefault((survey, period), []).append(ids)
         return chunks
@@ -299,12 +297,10 @@ class WriteCounts(ReadCounts):
     def _stored_beside(self, keys: Iterable[TallyKey]) -> dict[TallyKey, NodeTally]:
         """The tallies of these keys that there are, and of other strata, by key."""
         stored: dict[TallyKey, NodeTally] = {}
-        for (survey, track), alike in groupby(sorted({key[:3] for key in keys}), lambda key: key[:2]):
-            nodes = [node for *_, node in alike]
-            for at in range(0, len(nodes), _AT_ONCE):
-                of = tallies.c.survey == survey, tallies.c.track == track, tallies.c.node.in_(nodes[at : at + _AT_ONCE])
-                for row in self._connection.execute(select(tallies).where(*of)):
-                    stored[row.survey, row.track, row.node, row.stratum] = _tally(row.reports, row.slots)
+        for (survey, track), nodes in _some_of_each({((survey, track), node) for survey, track, node, _ in keys}):
+            of = tallies.c.survey == survey, tallies.c.track == track, tallies.c.node.in_(nodes)
+            for row in self._connection.execute(select(tallies).where(*of)):
+                stored[row.survey, row.track, row.node, row.stratum] = _tally(row.reports, row.slots)
         return stored
 
     def replace_runs(
@@ -314,7 +310,7 @@ class WriteCounts(ReadCounts):
 
         old: by closing and number. new: of closings, under numbers.
         """
-        for _, those in _some_of_a_survey(old):
+        for _, those in _some_runs(old):
             self._connection.execute(delete(runs).where(those))
         rows = [
             {

@@ -54,8 +54,8 @@ class Database(ABC):
     engine: Engine
 
     @abstractmethod
-    def reader(self, once: bool = False) -> Connection:
-        """A connection whose transactions see one state each, and write nothing. once: each is one statement."""
+    def reader(self) -> Connection:
+        """A connection whose transactions see one state each, and write nothing."""
 
     @abstractmethod
     def writer(self, once: bool = False) -> Connection:
@@ -325,14 +325,13 @@ class EmbeddedDatabase(Database):
         event.listen(self.engine, "connect", _prepare)
         event.listen(self.engine, "begin", _begin)
 
-    def reader(self, once: bool = False) -> Connection:
+    def reader(self) -> Connection:
         """A connection that sees what was there when its transaction began."""
-        del once  # here the words around a statement cost next to nothing
         return self.engine.connect()
 
     def writer(self, once: bool = False) -> Connection:
         """A connection that is the only writer from the beginning of its transaction on."""
-        del once
+        del once  # here the words around a statement cost next to nothing
         return self.engine.connect().execution_options(writer=True)
 
     @contextmanager

@@ -140,10 +140,8 @@ class PostgreSQLDatabase(Database):
         event.listen(self.engine, "connect", self._prepare)
         event.listen(self.engine, "handle_error", self._notice)
 
-    def reader(self, once: bool = False) -> Connection:
+    def reader(self) -> Connection:
         """A connection that sees what was there at the first statement of its transaction."""
-        if once:
-            return self._plain()
         return self.engine.connect().execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
     def writer(self, once: bool = False) -> Connection:

@@ -212,9 +212,9 @@ class Store:
         return cls(database, place, at_rest)
 
     @contextmanager
-    def view(self, once: bool = False) -> Iterator[View]:
-        """One state of the store, to read. once: one thing only is asked, by one statement."""
-        with self._database.reader(once) as connection, connection.begin():
+    def view(self) -> Iterator[View]:
+        """One state of the store, to read."""
+        with self._database.reader() as connection, connection.begin():
             yield View(connection, self.at_rest)
 
     @contextmanager

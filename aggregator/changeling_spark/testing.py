@@ -113,11 +113,9 @@ def until(holds: Callable[[], bool]) -> None:
 
 def _await_port(port: int) -> None:
     def open_() -> bool:
-        try:
-            socket.create_connection((HOST, port), 1).close()
-        except OSError:
-            return False
-        return True
+        with suppress(OSError), socket.create_connection((HOST, port), 1):
+            return True
+        return False
 
     _await(open_, "the master does not listen")
 

@@ -18,16 +18,7 @@ from .fold_engines import (
     reference_rows,
 )
 from .store_contract import StoreContract
-from .stores import (
-    AUTHORITY,
-    Opener,
-    SegmentedStore,
-    append_segments,
-    counted_rows,
-    publish_new_key,
-    sql,
-    tallies_in,
-)
+from .stores import AUTHORITY, Opener, SegmentedStore, append_segments, counted_rows, publish_new_key, sql, tallies_in
 
 __all__ = [
     "AFTER",

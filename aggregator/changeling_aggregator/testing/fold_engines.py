@@ -367,22 +367,12 @@ def fold_out_of_turn(store: Store, most: int = BATCH_REQUESTS) -> FoldReport:
 
 
 class FoldEngineContract:
-    """Every engine's tests inherit this, and give `store` and `engine` as fixtures."""
-
-    @pytest.fixture
-    def store(self) -> Store:
-        """An empty store."""
-        raise NotImplementedError
+    """Every engine's tests inherit this, and give as fixtures an empty `store`, and the `engine` that folds it."""
 
     @pytest.fixture
     def place(self) -> str | None:
         """Where the log lies in files, a folder or a bucket's URL; None for the store's database."""
         return None
-
-    @pytest.fixture
-    def engine(self, store: Store, place: str | None) -> FoldEngine:
-        """The engine, which folds the store."""
-        raise NotImplementedError
 
     def folded(self, engine: FoldEngine, now: UnixSeconds = AFTER, *, closing: bool = False) -> FoldReport:
         """Fold once."""

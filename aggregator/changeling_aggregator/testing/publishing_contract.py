@@ -153,30 +153,21 @@ class PublishingContract(OpenedStore):
         with store.view() as view:
             assert len(published(view.sealing_keys())) == 1
 
-    def test_a_key_whose_private_half_is_gone_is_not_published(self, store: Store) -> None:
-        """Neither one that was, which is listed no more, nor one that never was."""
+    def test_the_life_of_a_key(self, store: Store) -> None:
+        """From unsigned over pending and active to expired; its last second is one in which it is active. Without its
+        private half it is listed no more, and one that never was is not published."""
         with store.transaction() as writing:
-            key = SealingKey(writing.make_key(), 10, 20)
-            unsigned = SealingKey(writing.make_key(), 20, 30)
+            key, other = (SealingKey(writing.make_key(), begins, begins + 10) for begins in (10, 20))
             publish(writing, key)
-            writing.delete_overdue(21_000, {}, 0)
+            for now, state in ((9, "pending"), (10, "active"), (20, "active"), (21, "expired")):
+                states = {each.id: each.state(now).value for each in writing.sealing_keys()}
+                assert states == {key.id: state, other.id: "unsigned"}
         sql(store, "UPDATE keys SET private = NULL")
         with store.transaction() as writing:
             assert published(writing.sealing_keys()) == {}
             with pytest.raises(ValueError, match="private half is destroyed"):
-                publish(writing, unsigned)
-            states = {each.id: each.state(25) for each in writing.sealing_keys()}
-        assert states == {key.id: KeyState.DESTROYED, unsigned.id: KeyState.DESTROYED}
-
-    def test_the_life_of_a_key(self, store: Store) -> None:
-        """From unsigned over pending and active to expired; its last second is one in which it is active."""
-        with store.transaction() as writing:
-            key = SealingKey(writing.make_key(), 10, 20)
-            (made,) = writing.sealing_keys()
-            assert made.state(15) is KeyState.UNSIGNED
-            publish(writing, key)
-            (made,) = writing.sealing_keys()
-        assert [made.state(now).value for now in (9, 10, 20, 21)] == ["pending", "active", "active", "expired"]
+                publish(writing, other)
+            assert {each.state(25) for each in writing.sealing_keys()} == {KeyState.DESTROYED}
 
     def test_private_keys_are_encrypted_under_the_store_key(self, open_store: Opener, store: Store) -> None:
         """They open under it alone, also once it was replaced; what is stored says nothing of them."""

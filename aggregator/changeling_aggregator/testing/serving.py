@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import SystemRandom
@@ -141,17 +141,9 @@ class RunningServer:
 
     def start(self) -> None:
         """Start the process."""
-        errors = None if self._log is None else self._log.open("a")
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", self.module, *self.arguments],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        finally:
-            if errors is not None:
-                errors.close()
+        command = [sys.executable, "-m", self.module, *self.arguments]
+        with nullcontext() if self._log is None else self._log.open("a") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
 
     def await_up(self) -> None:
         """Wait until it listens. Raises AssertionError where it ends before."""
@@ -250,13 +242,16 @@ IN_THE_START = 1 / 16
 MOST_WAIT = 60.0
 
 
-def hourly_survey(periods: int, now: float) -> Survey:
-    """A track of changes among three answers; its last period closed a minute before `now`, in Unix seconds."""
+def prepared_log(folder: Path, periods: int = 8, place: str | None = None) -> SurveyLog:
+    """A store for a server to open, with a key and a survey of a track of changes, whose last hour ended a minute ago.
+
+    place: of the store, where it is not in the folder.
+    """
     plan = ReleasePlan((Group((Track(1, KaryResponse(MutationSpace(3), Odds(9, 2)), 0, periods),)),))
-    return Survey.at_cost(
+    survey = Survey.at_cost(
         question="What do you drink?",
         answers=("tea", "coffee", "neither"),
-        calendar=Calendar(int(now) - 60 - periods * PERIOD_SECONDS, PERIOD_SECONDS, periods),
+        calendar=Calendar(int(time.time()) - 60 - periods * PERIOD_SECONDS, PERIOD_SECONDS, periods),
         constraint=AtMost(3),
         plan=plan,
         skew=5,
@@ -264,11 +259,7 @@ def hourly_survey(periods: int, now: float) -> Survey:
         grace=90 * 86_400,
         minimum=1,
     )
-
-
-def prepared_log(folder: Path, periods: int = 8, place: str | None = None) -> SurveyLog:
-    """A store with a survey and a key, for a server to open. place: of the store, where it is not in the folder."""
-    return SurveyLog.of(Store.open(place or folder / "server.db"), hourly_survey(periods, time.time()))
+    return SurveyLog.of(Store.open(place or folder / "server.db"), survey)
 
 
 def sealed_upload(log: SurveyLog, id_: bytes) -> bytes:
@@ -342,7 +333,10 @@ def _sent(port: int, body: bytes) -> bool:
 
 
 def compared(log: SurveyLog, senders: Senders, already: int = 0) -> dict[str, float]:
-    """Compare what was acknowledged with what is counted. already: how many ids the log had before."""
+    """Compare what was acknowledged with what is counted, and close the store.
+
+    already: how many ids the log had before.
+    """
     while (done := fold(log.store, UnixSeconds(time.time()), closing=False)).stood_by or done.behind:
         time.sleep(0.1)
     sent = senders.acknowledged
@@ -352,13 +346,15 @@ def compared(log: SurveyLog, senders: Senders, already: int = 0) -> dict[str, fl
         runs = view.runs([key]).get(key, [])
         packed = b"".join(piece for run in runs for piece in view.read_run(key, run.number))
     ids = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
-    return {
+    figures: dict[str, float] = {
         "acknowledged": len(sent),
         "lost": len(sent - {*ids}),
         "counted_twice": len(ids) - len({*ids}) + abs(tally.reports - len(ids)),
         "counted_besides": len({*ids} - sent) - already,
         "differences_folded_again": len(check(log.store)),
     }
+    log.store.close()
+    return figures
 
 
 def killed(folder: Path, place: str, kills: int, options: Sequence[str] = ()) -> dict[str, float]:
@@ -396,7 +392,7 @@ def killed(folder: Path, place: str, kills: int, options: Sequence[str] = ()) ->
         [*lives.map(live, range(SERVERS))]
     with _served(folder, place, senders):
         senders.finish()
-    return dict(count) | _in_the_end(log, senders)
+    return dict(count) | compared(log, senders)
 
 
 def _ends_of(server: RunningServer, senders: Senders, chance: random.Random) -> list[tuple[str, bool]]:
@@ -477,7 +473,7 @@ def terminated(folder: Path, place: str, options: Sequence[str] = (), backlog: i
         took, (_, behind) = time.monotonic() - began, requests()
     with _served(folder, place, senders, options):
         senders.finish()
-    return {"seconds": took, "left": behind, **_in_the_end(log, senders, already=50)}
+    return {"seconds": took, "left": behind, **compared(log, senders, already=50)}
 
 
 def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:
@@ -500,7 +496,7 @@ def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:
         senders.finish()
     log.store.close()  # its connection is of before
     log = replace(log, store=Store.open(place))
-    return {"restarts": RESTARTS, "seconds": max(waits), **_in_the_end(log, senders)}
+    return {"restarts": RESTARTS, "seconds": max(waits), **compared(log, senders)}
 
 
 def at_once(folder: Path, place: str, seconds: float = 10.0, options: Sequence[str] = ()) -> dict[str, float]:
@@ -513,13 +509,7 @@ def at_once(folder: Path, place: str, seconds: float = 10.0, options: Sequence[s
         senders.await_work()
         time.sleep(seconds)
         senders.finish()
-    return _in_the_end(log, senders)
-
-
-def _in_the_end(log: SurveyLog, senders: Senders, already: int = 0) -> dict[str, float]:
-    figures = compared(log, senders, already)
-    log.store.close()
-    return figures
+    return compared(log, senders)
 
 
 @contextmanager

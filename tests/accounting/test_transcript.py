@@ -30,13 +30,11 @@ from changeling_protocol import (
 )
 from changeling_statistics import (
     SILENT,
-    curve_of,
     delta_at,
     epsilon_at,
     loss_statement,
     randomizer_curve,
     shuffled_loss,
-    worst_curve,
 )
 from changeling_statistics.randomizers.counterpart import listed_likelihoods
 from changeling_statistics.shuffled import blanket_deltas, clones_deltas, differing_rounds, linked_round
@@ -324,16 +322,6 @@ def test_a_matrix_with_zeros_has_a_curve_and_no_pure_loss():
     assert curve.epsilon_at(0) == curve.epsilon_at(0.09) == inf
     assert curve.delta_at(inf) == curve.delta_at(50.0) == pytest.approx(0.1)
     assert curve.epsilon_at(Fraction(1, 10)) == pytest.approx(log(7))
-
-
-def test_the_worst_of_curves_is_their_largest_delta_at_every_ratio():
-    """The majorant of tests is the maximum of δ, exactly, and covers each."""
-    one = curve_of([(Fraction(6, 10), Fraction(3, 10)), (Fraction(4, 10), Fraction(7, 10))])
-    other = curve_of([(Fraction(2, 10), Fraction(1, 100)), (Fraction(8, 10), Fraction(99, 100))])
-    both = worst_curve([one, other])
-    for ratio in RATIOS:
-        assert both.delta_at_ratio(ratio) == max(one.delta_at_ratio(ratio), other.delta_at_ratio(ratio))
-    assert worst_curve([one, both]) == both
 
 
 def test_an_alphabet_that_nobody_can_list_wants_a_closed_form():

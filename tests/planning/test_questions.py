@@ -151,14 +151,20 @@ for = "mean"
 USUAL = ["--period", "1w", "--epsilon", "4", "--devices", "2e4", "--closed"]
 
 
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "questions.toml"
+    path.write_text(FILE)
+    return path
+
+
 def plan(*arguments):
     return invoked(main, "plan", *USUAL, "--horizon", "3w", *arguments)
 
 
-def test_questions_that_differ_become_one_survey(tmp_path):
+def test_questions_that_differ_become_one_survey(tmp_path, file):
     """Both commands read the file alike; each question's error and its figure are printed."""
-    file, path = tmp_path / "questions.toml", tmp_path / "survey.json"
-    file.write_text(FILE)
+    path = tmp_path / "survey.json"
     shown = plan("--questions", str(file), "-o", str(path), "--detect", "0.05")
     assert shown.exit_code == 0, shown.output
     said = " ".join(shown.output.split())
@@ -188,19 +194,16 @@ def test_questions_that_differ_become_one_survey(tmp_path):
         ('[[question]]\nname = "a"\ntext = "A?"\nanswers = 2\nat_most = 1\nfor = "mode"', "for is one of histogram"),
     ],
 )
-def test_a_file_that_asks_nothing_sensible_is_refused(tmp_path, text, said):
+def test_a_file_that_asks_nothing_sensible_is_refused(file, text, said):
     """One line, which says which question and what is wrong."""
-    file = tmp_path / "questions.toml"
     file.write_text(text)
     refused = plan("--questions", str(file))
     assert refused.exit_code == 1
     assert said in " ".join(refused.stderr.split())
 
 
-def test_options_of_one_question_beside_a_file_are_refused(tmp_path):
+def test_options_of_one_question_beside_a_file_are_refused(file):
     """Each of its questions says them itself."""
-    file = tmp_path / "questions.toml"
-    file.write_text(FILE)
     assert "leave out --question" in plan("--questions", str(file), "--answers", "2").stderr
     assert "--answers, or a file of --questions" in plan("--at-most", "1").stderr
     several = ("--question", "a=A?", "--question", "b=B?", "--answers", "2", "--at-most", "1")
@@ -220,10 +223,9 @@ def test_the_planner_chooses_the_levels_of_a_range_for_its_mean(tmp_path):
     assert "is no number" in plan("--for", "mean", "--answers", "2", "--at-most", "1").stderr
 
 
-def test_each_question_of_a_survey_is_simulated_by_its_name(tmp_path):
+def test_each_question_of_a_survey_is_simulated_by_its_name(tmp_path, file):
     """Names and numbers; the noise is near what was predicted for the question. Without a name, the names are told."""
-    file, path = tmp_path / "questions.toml", tmp_path / "survey.json"
-    file.write_text(FILE)
+    path = tmp_path / "survey.json"
     shown = plan("--questions", str(file), "-o", str(path), "--minimum", "1")
     assert shown.exit_code == 0, shown.output
     run_it = ["run", "--synthetic", "--survey", str(path), "--entries", "2e4", "--changes", "0", "--seed", "3"]

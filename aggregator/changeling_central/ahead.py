@@ -182,8 +182,9 @@ class Shape:
         if reach.periods == 1 or not (ends := query.ends):
             return bound
         if reach.periods == 2:
-            pairs = product(ends, repeat=2)
-            return max(_size(g) + apart * max(0, _size(f) + _distance(f, g) - _size(g)) for f, g in pairs)
+            between = _distances(ends)
+            sizes = between[0]
+            return float((sizes + apart * np.maximum(0, sizes[:, None] + between - sizes)).max())
         if reach.periods > followed or self.blocks.periods > SHORT:
             return bound
         return min(bound, self._followed(ends, reach.periods))
@@ -193,10 +194,8 @@ class Shape:
 
         lost[m, i, j, b]: in the blocks within block b, entered at the end i and left at j, with at most m mutations.
         """
-        nobody = (0,) * len(ends[0])
-        states = [nobody, *(end for end in ends if end != nobody)]
-        between = np.array([[_distance(f, g) for g in states] for f in states], np.float64)[:, :, None]
-        still = np.where(np.eye(len(states), dtype=bool), 0.0, -np.inf)[:, :, None]
+        between = _distances(ends)[:, :, None]
+        still = np.where(np.eye(len(between), dtype=bool), 0.0, -np.inf)[:, :, None]
         lost = np.tile(between * self.rates[0], (mutations + 1, 1, 1, 1))
         lost[0] = still
         for layer, rates in enumerate(self.rates[1:], 1):
@@ -243,12 +242,11 @@ def _together(lost: Floats, step: int, still: Floats) -> Floats:
     return found
 
 
-def _size(end: Corner) -> int:
-    return sum(map(abs, end))
-
-
-def _distance(one: Corner, other: Corner) -> int:
-    return sum(abs(f - g) for f, g in zip(one, other, strict=True))
+def _distances(ends: tuple[Corner, ...]) -> Floats:
+    """How far nobody, who comes first, and the ends of what an entry counts for are from each other."""
+    states = np.array([(0,) * len(ends[0]), *(end for end in ends if any(end))], np.float64)
+    distances: Floats = np.abs(states[:, None] - states).sum(2)
+    return distances
 
 
 def reached_at_most(apart: Floats, reach: Reach) -> float:
@@ -287,17 +285,13 @@ FITTED = 3
 SEARCH = {"gtol": 1e-3, "maxiter": 15}
 
 
-def mean_variance(shape: Shape, rate: float) -> float:
-    """Mean variance of the levels at the ends of all periods, in units squared."""
-    return float(shape.weights(rate).variances.mean())
-
-
 @lru_cache(maxsize=64)
 def best_shape(query: LinearQuery, calendar: Calendar, constraint: Constraint, epsilon: float) -> Shape:
     """The shape of the least mean variance, a single layer included, which draws nothing ahead."""
 
     def figure(shape: Shape, followed: int = MOST_SEARCHED) -> float:
-        return mean_variance(shape, epsilon / shape.loss(query, calendar, constraint, followed))
+        rate = epsilon / shape.loss(query, calendar, constraint, followed)
+        return float(shape.weights(rate).variances.mean())
 
     starts = [shape for blocks in _candidates(calendar.periods, query.width) for shape in _starts(blocks)]
     tried = sorted(starts, key=figure)[: FITTED if calendar.periods <= SHORT else 1]

@@ -11,7 +11,7 @@ import gzip
 import io
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, floor, sqrt
 from pathlib import Path
@@ -37,7 +37,7 @@ from changeling_central import (
 )
 from changeling_statistics import swallows_rows
 
-from .counters import PanPrivateCounter, PanPrivateMemory, overwrite, read_over
+from .counters import PanPrivateCounter, overwrite, read_over
 from .queries import MOST_VALUES, Algebra, Domain, Query, Table
 from .sigma import Grouped, SigmaCounting, grouped
 
@@ -76,28 +76,16 @@ def count(
             f"{state.time + 1} of {periods} is next",
             err=True,
         )
-        for period, estimate in counted(counter, state, memory, sys.stdin, OpenDPNoise()):
-            typer.echo(f"{period},{estimate},{sqrt(counter.variance(period)):.17g}")
+        noise = OpenDPNoise()
+        for line in filter(str.strip, sys.stdin):
+            try:
+                value = int(line)
+            except ValueError:  # a line is never repeated
+                raise ValueError(f"period {state.time + 1}: not a whole number; nothing was drawn for it") from None
+            state, estimate = counter.step(state, value, noise)
+            overwrite(memory, counter.saved(state))
+            typer.echo(f"{state.time},{estimate},{sqrt(counter.variance(state.time)):.17g}")
             sys.stdout.flush()
-
-
-def counted(
-    counter: PanPrivateCounter, state: PanPrivateMemory, memory: Path, lines: Iterable[str], noise: Noise
-) -> Iterator[tuple[int, int]]:
-    """(period, noisy count) of each line, once the memory is on the disk.
-
-    ValueError, which does not repeat it, for a line that is no whole number: nothing was drawn for it.
-    """
-    for line in lines:
-        if not line.strip():
-            continue
-        try:
-            value = int(line)
-        except ValueError:
-            raise ValueError(f"period {state.time + 1}: not a whole number; nothing was drawn for it") from None
-        state, estimate = counter.step(state, value, noise)
-        overwrite(memory, counter.saved(state))
-        yield state.time, estimate
 
 
 COLUMNS = ("query", "value", "estimate", "standard_error", "low", "high")

@@ -292,10 +292,6 @@ class Life(Case):
         self._appends = [*zip(*both, strict=True), *zip(in_files, in_rows, strict=True)]
         self._requests: list[LoggedRequest] = []
 
-    @property
-    def over(self) -> bool:
-        return self._at >= len(self.log.requests)
-
     def append(self, requests: int = 60) -> None:
         """The next of the log, to one of five streams, the same in both stores."""
         for at, _, request in self.log.requests[self._at : self._at + requests]:
@@ -343,7 +339,7 @@ def test_whatever_befalls_the_engines_each_closing_counts_once(tmp_path: Path, s
     life = Life(tmp_path, seed)
     with life.store.view() as view:
         keys, surveys = view.private_keys(), view.surveys()
-    while not life.over:
+    while life._at < len(life.log.requests):
         life.append(life.chance.choice([1, 5, 12]))
         for _ in range(life.chance.choice([0, 1, 3])):
             with suppress(OSError, Unwritable, KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:

@@ -508,7 +508,7 @@ class Reporter(Forks):
             wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
         elif due_ms is not None:
             trouble = True  # it waits for the server or the witness
-        return min(wait, max(self._device.pause_ms() / 1000, RETRY_SECONDS)) if trouble else wait
+        return min(wait, max(self._device.pause_ms() / 1000 + 0.001, RETRY_SECONDS)) if trouble else wait
 
     def _run(self) -> None:
         wake, stopped = self._wake, self._stopped

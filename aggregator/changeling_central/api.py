@@ -251,7 +251,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")
-    wish, table = _wish(changelog, options), _parquet(options.parquet)
+    wish = _wish(changelog, options)
     before = begun(state_beside(wish.output))
     listener = Listener(options.on_note)
     log, arrivals = _read(changelog, wish, before, listener)
@@ -307,7 +307,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
         about,
         None if account is None else read_ledger(account.path),
     )
-    _write_table(released, None if options.plan else table)
+    _write_table(released, None if options.plan else wish.table)
     return released
 
 
@@ -330,6 +330,7 @@ class _Wish:
     spending: Spending
     answers: list[str] | None
     output: Path
+    table: Path | None
     late: Late
 
 
@@ -344,8 +345,11 @@ def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
     unbounded = offer.name in (BEST.name, FRESH.name) and options.at_most is None and within is None
     constraint = UNBOUNDED if unbounded else constraint_of(_whole("at_most", options.at_most), within)
     spent = spending(unit, options.epsilon, options.delta, options.rho)
-    output = _output(changelog, options.output)
-    check_output(output)
+    output, table = _output(changelog, options.output), None if options.parquet is None else Path(options.parquet)
+    if table is not None and table.suffix != ".parquet":
+        raise ValueError(f"the table is a .parquet file, got {table.name}")
+    for written in [output] if table is None else [output, table]:
+        check_output(written)
     if options.law not in (None, *Law):
         raise ValueError(f"the noise is laplace or gaussian, got {options.law!r}")
     law, answers, late = (
@@ -353,18 +357,7 @@ def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
         _named(options.answers),
         late_of(options.late),
     )
-    return _Wish(options, constraint, every, window, offer, law, spent, answers, output, late)
-
-
-def _parquet(output: Path | str | None) -> Path | None:
-    """Where the table goes. ValueError, before anything is drawn, for another suffix, and where nothing can be made."""
-    if output is None:
-        return None
-    path = Path(output)
-    if path.suffix != ".parquet":
-        raise ValueError(f"the table is a .parquet file, got {path.name}")
-    check_output(path)
-    return path
+    return _Wish(options, constraint, every, window, offer, law, spent, answers, output, table, late)
 
 
 def _write_table(released: Released, path: Path | None) -> None:

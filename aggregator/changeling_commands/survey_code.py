@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence, Set
 from itertools import count
 from keyword import iskeyword
 
-from changeling_protocol import Breakdown, Survey
+from changeling_protocol import Survey
 
 
 def constants(texts: Iterable[str], prefix: str) -> list[str]:
@@ -63,8 +63,8 @@ def _distinct(names: Sequence[str], taken: Set[str] = frozenset()) -> list[str]:
     return list(given)
 
 
-ANSWERS = "Answers"
-_TAKEN = frozenset({ANSWERS, "StrEnum", "Final", "SURVEY", "QUESTION", "AUTHORITY"})
+ANSWERS, QUESTIONS = "Answers", "Questions"
+_TAKEN = frozenset({ANSWERS, QUESTIONS, "StrEnum", "Final", "SURVEY", "QUESTION", "AUTHORITY"})
 
 _HEAD = '''\
 """A survey as code, made by `changeling survey code`. Make it anew instead of changing it."""
@@ -77,25 +77,17 @@ from typing import Final
 
 SURVEY: Final = "{id}"
 """The survey's id, for `Client.join`."""
-
-QUESTION: Final = {question}
-
+{question}
 AUTHORITY: Final = (
 {keys}
 )
 """The public keys of the authority that signs surveys and keys, for `Client`."""
-
-
-class {answers}(StrEnum):
-    """The answers that can be recorded."""
-
-{members}
 '''
 
-_BREAKDOWN = '''
+_ENUM = '''
 
 class {name}(StrEnum):
-    """The values of one of the survey's breakdowns."""
+    """{said}"""
 
 {members}
 '''
@@ -111,27 +103,37 @@ def stratum(*, {parameters}) -> dict[str, str]:
 def survey_module(survey: Survey, authority: Sequence[bytes]) -> str:
     """The text of a module with the survey's id, the authority's keys, and its answers and breakdowns as enums.
 
+    Of several questions there are their names, and the answers to each that is no number, which is recorded as one.
     authority: the public keys that an app pins, 32 bytes each. The same survey and keys give the same text.
     """
-    asked = survey.asked[0] if len(survey.asked) == 1 else survey.only
+    alone = survey.asked[0] if len(survey.asked) == 1 else None
     head = _HEAD.format(
         id=survey.id.hex(),
-        question=literal(asked.text),
+        question=f"\nQUESTION: Final = {literal(alone.text)}\n" if alone else "",
         keys="\n".join(f'    bytes.fromhex("{key.hex()}"),' for key in authority),
-        answers=ANSWERS,
-        members=_members(asked.answers, "ANSWER"),
     )
-    return head + _strata(survey.breakdowns)
+    if alone:
+        return head + _enum(ANSWERS, "The answers that can be recorded.", alone.answers, "ANSWER") + _strata(survey)
+    names = [each.name for each in survey.asked]
+    questions = _enum(QUESTIONS, "The names of the questions, for `SurveyHandle.question`.", names, "QUESTION")
+    types, members = classes(names, "Question", _TAKEN), constants(names, "QUESTION")
+    answers = (
+        _enum(type_, f"The answers to {QUESTIONS}.{member} that can be recorded.", each.answers, "ANSWER")
+        for type_, member, each in zip(types, members, survey.asked, strict=True)
+        if not each.levels
+    )
+    return head + questions + "".join(answers) + _strata(survey, {*types})
 
 
-def _strata(breakdowns: Sequence[Breakdown]) -> str:
-    if not breakdowns:
+def _strata(survey: Survey, taken: Set[str] = frozenset()) -> str:
+    """The enums of its breakdowns. taken: the names of others."""
+    if not survey.breakdowns:
         return ""
-    named = [each.name for each in breakdowns]
-    types, names = classes(named, "Breakdown", _TAKEN), parameters(named, "breakdown")
+    named = [each.name for each in survey.breakdowns]
+    types, names = classes(named, "Breakdown", _TAKEN | taken), parameters(named, "breakdown")
     enums = (
-        _BREAKDOWN.format(name=name, members=_members(each.values, "VALUE"))
-        for name, each in zip(types, breakdowns, strict=True)
+        _enum(name, "The values of one of the survey's breakdowns.", each.values, "VALUE")
+        for name, each in zip(types, survey.breakdowns, strict=True)
     )
     return "".join(enums) + _STRATUM.format(
         parameters=", ".join(f"{name}: {type_}" for name, type_ in zip(names, types, strict=True)),
@@ -139,6 +141,9 @@ def _strata(breakdowns: Sequence[Breakdown]) -> str:
     )
 
 
-def _members(values: Sequence[str], prefix: str) -> str:
-    names = constants(values, prefix)
-    return "\n".join(f"    {name} = {literal(value)}" for name, value in zip(names, values, strict=True))
+def _enum(name: str, said: str, values: Sequence[str], prefix: str) -> str:
+    """A class with a member for each value. prefix: as for `constants`."""
+    members = zip(constants(values, prefix), values, strict=True)
+    return _ENUM.format(
+        name=name, said=said, members="\n".join(f"    {at} = {literal(value)}" for at, value in members)
+    )

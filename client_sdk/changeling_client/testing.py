@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from changeling_protocol import (
     CLOSING_ID_BYTES,
+    ONLY,
     AtMost,
     Calendar,
     CannotOpen,
@@ -40,6 +41,7 @@ from changeling_protocol import (
     Node,
     NodeNumber,
     Odds,
+    Question,
     Randomizer,
     Refusal,
     ReleasePlan,
@@ -110,7 +112,7 @@ class ManualClock:
 
 def make_survey(
     *,
-    question: str = "What do you drink?",
+    question: str | Sequence[Question] = "What do you drink?",
     answers: Sequence[str] = ("tea", "coffee", "neither"),
     periods: int = 365,
     period: int = 86_400,
@@ -119,8 +121,10 @@ def make_survey(
     epsilon: Decimal | float | None = None,
     **others: Any,
 ) -> Survey:
-    """A survey in which an entry reports at every period's close how its answer changed.
+    """A survey in which an entry reports at every period's close how its answers changed, to all questions.
 
+    question: its text; or several questions, each with its own answers and constraint, beside which `answers` and
+    `at_most` say nothing.
     periods: how many. period: how long each is, in seconds. start: when the first begins, in Unix seconds.
     at_most: how often an entry's answer may change; the first answer is a change as well.
     epsilon: what the survey costs an entry, about. None: its reports tell the truth, so that a test can see it.
@@ -130,17 +134,21 @@ def make_survey(
     """
     if isinstance(answers, str):
         raise ValueError(f"the answers are a list of texts, got the one text {answers!r}")
-    space = MutationSpace(len(answers))
-    randomizer: Randomizer = KaryResponse(space, TRUTHFUL)
-    if epsilon is not None:
-        randomizer = SignedSubset(space, Odds.within(Decimal(str(epsilon)) / at_most))
+    alone = isinstance(question, str)
+    asked = (Question(ONLY, question, tuple(answers), AtMost(at_most)),) if alone else tuple(question)
+    changes = sum(each.constraint.most_nodes([period * at for at in range(periods + 1)]) for each in asked)
+    tracks = []
+    for place, each in enumerate(asked):
+        space = MutationSpace(len(each.answers))
+        randomizer: Randomizer = KaryResponse(space, TRUTHFUL)
+        if epsilon is not None:
+            randomizer = SignedSubset(space, Odds.within(Decimal(str(epsilon)) / changes))
+        tracks.append(Track(1, randomizer, 0, periods, question=place))
     usual = {"skew": min(SKEW, period // 8), "spread": max(min(SPREAD, period // 4), 1), "grace": GRACE, "minimum": 1}
     return Survey.at_cost(
-        question=question,
-        answers=answers,
+        questions=asked,
         calendar=Calendar(start, period, periods),
-        constraint=AtMost(at_most),
-        plan=ReleasePlan((Group((Track(1, randomizer, 0, periods),)),)),
+        plan=ReleasePlan((Group(tuple(tracks)),)),
         **{**usual, **others},
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from changeling_client import Status
 from changeling_client.testing import FakeServer, Household, audit, let_report, make_client, make_survey
-from changeling_protocol import Calendar
+from changeling_protocol import AtMost, Calendar, Question
 
 from .test_recording import asked
 
@@ -158,6 +158,25 @@ def test_an_app_that_gives_nothing_away_passes_and_another_fails_by_what_differs
     changeling_audit(app, LIVES.values())
     with pytest.raises(AssertionError, match="life 2 differs in request 1"):
         changeling_audit(partial(app, joins_late=True), [LIVES["never"], LIVES["early"]])
+
+
+@pytest.mark.parametrize("epsilon", [None, 8])
+def test_a_survey_of_several_questions_asks_all_of_them(kit, epsilon):
+    """Each is answered by its name; the reports tell the truth about each, or cost what they may."""
+    questions = [
+        Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3)),
+        Question.of_number("minutes", "How long?", ["0", "60"], AtMost(2), unit="min"),
+    ]
+    made = make_survey(question=questions, epsilon=epsilon, periods=7)
+    assert epsilon is None or 0.9 * epsilon < made.epsilon <= epsilon
+    client, server = kit()
+    handle = client.join(server.publish(made))
+    assert handle.question("drink").record("tea") == handle.question("minutes").record(60) == Status.RECORDED
+    server.clock.advance(days=1)
+    client.flush()
+    said = {each.says for each in server.last_reports}
+    assert len(server.last_reports) == 2
+    assert epsilon is not None or said == {"from no answer to tea", "from no answer to 60 min"}
 
 
 @pytest.mark.parametrize("joint", [False, True], ids=["each by itself", "drawn together"])

@@ -12,7 +12,20 @@ from types import SimpleNamespace
 import pytest
 from changeling_client import privacy_notice
 from changeling_commands import survey_module
-from changeling_protocol import OFFSETS, Breakdown
+from changeling_protocol import (
+    OFFSETS,
+    AtMost,
+    Breakdown,
+    Calendar,
+    Group,
+    KaryResponse,
+    Odds,
+    Question,
+    ReleasePlan,
+    StateSpace,
+    Survey,
+    Track,
+)
 from changeling_statistics import predict, read_survey, write_survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
@@ -258,6 +271,32 @@ def test_the_module_holds_what_an_app_needs(signed, here):
     assert (here / "drinks.py").read_text() == text
 
 
+SEVERAL = (
+    Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3)),
+    Question.of_number("minutes", "How long?", ["0", "60"], AtMost(3), unit="min"),
+    Question("questions", "Any?", ("yes", "no"), AtMost(1)),
+    Question("platform", "Which?", ("a", "b"), AtMost(1)),
+)
+
+
+def module_of_several():
+    tracks = [Track(1, KaryResponse(StateSpace(2), Odds(2, 1)), 0, 8, question=place) for place in range(len(SEVERAL))]
+    plan = ReleasePlan(tuple(Group((each,)) for each in tracks))
+    handled = {"skew": 1, "spread": 1, "grace": 60, "minimum": 1}
+    asked = Survey.at_cost(questions=SEVERAL, calendar=Calendar(0, 60, 8), plan=plan, **handled)
+    return survey_module(replace(asked, breakdowns=BREAKDOWNS[:1]), PINNED)
+
+
+def test_several_questions_have_their_names_and_answers():
+    """An enum of the names, and one for the answers to each that is no number; none takes another's name."""
+    names = run(module_of_several())
+    assert [*names["Questions"]] == ["drink", "minutes", "questions", "platform"]
+    answers = {name: [*names[name]] for name in ("Drink", "Questions_2", "Platform", "Platform_2")}
+    expected = [["tea", "coffee"], ["yes", "no"], ["a", "b"], ["linux", "mac"]]
+    assert answers == dict(zip(answers, expected, strict=True))
+    assert not {"Answers", "QUESTION", "Minutes"} & names.keys()
+
+
 @pytest.mark.usefixtures("signed")
 def test_a_survey_that_no_pinned_key_signed_is_made_into_no_code(here):
     """Another's key, a draft, no survey: one line, exit code 1, and no file. Without a key it asks for one."""
@@ -293,6 +332,7 @@ def test_names_do_not_depend_on_what_follows():
 RIGHT = """\
 from changeling_client import Client, SurveyHandle
 from drinks import AUTHORITY, SURVEY, Answers, AppVersion, Platform, stratum
+from several import Drink, Questions
 
 def begin(client: Client) -> SurveyHandle:
     told = stratum(platform=Platform.LINUX, app_version=AppVersion.VALUE_2_0)
@@ -300,6 +340,10 @@ def begin(client: Client) -> SurveyHandle:
 
 def answer(handle: SurveyHandle) -> None:
     handle.record(Answers.TEA)
+
+def answer_several(handle: SurveyHandle) -> None:
+    handle.question(Questions.DRINK).record(Drink.COFFEE)
+    handle.question(Questions.MINUTES).record(37.5)
 
 def pinned() -> tuple[bytes, ...]:
     return AUTHORITY
@@ -320,7 +364,13 @@ def test_a_typo_is_a_type_error_and_the_right_use_is_none(tmp_path):
     """By mypy --strict, against the client's own annotations."""
     awkward = module_of(*AWKWARD, breakdowns=BREAKDOWNS)
     drinks = module_of("tea", "coffee", breakdowns=BREAKDOWNS[:2])
-    files = {"drinks.py": drinks, "awkward.py": awkward, "right.py": RIGHT, "typos.py": TYPOS}
+    files = {
+        "drinks.py": drinks,
+        "awkward.py": awkward,
+        "several.py": module_of_several(),
+        "right.py": RIGHT,
+        "typos.py": TYPOS,
+    }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent", "--cache-dir", "cache", *files]

@@ -134,8 +134,8 @@ def make_survey(
     """
     if isinstance(answers, str):
         raise ValueError(f"the answers are a list of texts, got the one text {answers!r}")
-    alone = isinstance(question, str)
-    asked = (Question(ONLY, question, tuple(answers), AtMost(at_most)),) if alone else tuple(question)
+    alone = [Question(ONLY, question, tuple(answers), AtMost(at_most))] if isinstance(question, str) else question
+    asked: tuple[Question, ...] = tuple(alone)
     changes = sum(each.constraint.most_nodes([period * at for at in range(periods + 1)]) for each in asked)
     tracks = []
     for place, each in enumerate(asked):

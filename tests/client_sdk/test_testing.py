@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from changeling_client import Recorded, Status
+from changeling_client import Status
 from changeling_client.testing import FakeServer, Household, audit, let_report, make_client, make_survey
 from changeling_protocol import AtMost, Calendar, Question
 
@@ -171,7 +171,8 @@ def test_a_survey_of_several_questions_asks_all_of_them(kit, epsilon):
     assert epsilon is None or 0.9 * epsilon < made.epsilon <= epsilon
     client, server = kit()
     handle = client.join(server.publish(made))
-    assert handle.question("drink").record("tea") == handle.question("minutes").record(60) == Recorded.ACCEPTED
+    handle.question("drink").record("tea")
+    handle.question("minutes").record(60)
     server.clock.advance(days=1)
     client.flush()
     said = {each.says for each in server.last_reports}

@@ -17,7 +17,7 @@ from .budget import check_output, exact
 from .dates import local_instant, zone_name
 from .files import read_about
 from .offers import all_offers
-from .statement import state_beside
+from .statement import NOISE, state_beside
 
 PICTURES = (".png", ".svg", ".pdf")
 MECHANISMS = "\n\n".join(f"{offer.name}: {offer.summary}" for offer in all_offers())
@@ -109,7 +109,8 @@ def _asks_before_overwriting(output: Path) -> bool:
 def _conclude(options: ReleaseOptions, released: Released) -> None:
     """Say what is published, until when, and what it costs."""
     for key, value in released.about:
-        _say(f"{key}: {value}")
+        if key != NOISE:  # matrices, which are for programs: the head of the output has them
+            _say(f"{key}: {value}")
     calendar, last = released.calendar, released.last
     end = local_instant(calendar.time(last), zone_name(calendar)) + ", the calendar's end" * (last == calendar.periods)
     delta = f", delta {str(options.delta).strip()}" * (exact(options.delta) > 0)

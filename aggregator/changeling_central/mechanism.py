@@ -379,7 +379,8 @@ def read_state(saved: bytes, identity: str, kind: type[State]) -> State:
     except (msgspec.DecodeError, ValueError, TypeError, OverflowError, ZeroDivisionError, RecursionError) as error:
         raise BadState(f"not the saved state of {identity}: it is damaged, or of another mechanism") from error
     if whose != identity:
-        raise BadState(f"the saved state is of {whose}, not of {identity}")
+        how = ": it was begun with other settings" if whose.partition(" ")[0] == identity.partition(" ")[0] else ""
+        raise BadState(f"the saved state is of {whose}, not of {identity}{how}")
     if written_state(identity, state) != saved:
         raise BadState(f"not the saved state of {identity}: it is not in the form that it was written in")
     typed: State = state

@@ -94,7 +94,8 @@ def parsed(text: str, columns: Sequence[str]) -> Predicate:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
         raise ValueError(
-            f"not a query: {text!r}; write comparisons such as {columns[0]} == 'A', joined by and, or, not"
+            f"not a query: {text!r}; write comparisons such as {columns[0]} == 'A', joined by and, or, not, or "
+            f"'sum of {columns[0]} from 0 to 100', 'mean of …', 'each {columns[0]}'"
         ) from error
     return _predicate(tree, text, columns)
 

@@ -155,8 +155,8 @@ Save this as device.py and run it:
     entry = client.join("{survey}")
     print(entry.record("{answer}"))
     while True:
+        time.sleep(1)  # an app reports by a timer, and not as it records
         print(client.flush())
-        time.sleep(1)
 """
 _WATCHED = """\
 Look at {url}/ for the estimates with their bands.
@@ -308,7 +308,7 @@ def _line(survey: Survey, url: str, period: int, width: int) -> str:
     except ServerAnswered as error:
         if error.code is not ErrorCode.NOT_ESTIMABLE:
             return f"{error}"
-        return "nothing yet: no device was heard"
+        return "no estimate: no device was heard of it, or of a period before"
     pairs = zip(answer["values"], answer["standard_errors"], strict=True)
     cells = (f"{round(value, 2) + 0.0:.2f} ± {shown_error(error, 2)}".rjust(width) for value, error in pairs)
     return f"{answer['heard']:.0f} of {answer['enrolled']:.0f}".rjust(12) + "".join(cells)

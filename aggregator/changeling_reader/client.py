@@ -95,7 +95,10 @@ class ServerClient:
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """The server's answer to a request. path: one of the protocol's."""
-        answer = self._http.request(method, path, params=tuple(query), content=body, headers=headers)
+        try:
+            answer = self._http.request(method, path, params=tuple(query), content=body, headers=headers)
+        except httpx.TransportError as failed:  # whose words do not say which server it was
+            raise type(failed)(f"{self.url}: {failed}", request=failed.request) from failed
         if answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED:
             return answer
         try:

@@ -21,7 +21,7 @@ Time: TypeAlias = datetime | float | str
 LATEST = 253_402_300_800
 """The start of the year 10000, in Unix seconds. What is beyond it is most often meant as milliseconds."""
 
-UNREADABLE = "its time is neither in ISO 8601 nor in Unix seconds"
+UNREADABLE = "its time is neither in ISO 8601, such as 2027-03-31 or 2027-03-31T12:00:00Z, nor in Unix seconds"
 
 NO_YEAR = "its datetime is not within the years 1 to 9999"
 SKIPPED = "its time does not exist in the time zone, where clocks went forward over it"

@@ -79,7 +79,8 @@ def _wrong(names: Sequence[str], columns: Columns) -> str:
     if columns.answer != ANSWER:
         expected = f"the columns must be entry,time,{columns.answer}"
     if not {"entry", "time"} & {name.strip() for name in names}:
-        return f"{expected}; there is no such header, separated by commas"
+        found = ", but one with semicolons" if any(";" in name for name in names) else ""
+        return f"{expected}; there is no such header, separated by commas{found}"
     if columns.owner is not None and columns.owner not in names:
         expected = f"there must be a column {columns.owner!a}, and {expected}"
     return f"{expected}, got {','.join(names)!a}"
@@ -195,12 +196,18 @@ def _check(changelog: Changelog, number: Integers, stated: Integers | None, leni
     passed = np.concatenate([[1], np.diff(changelog.time)])
     faults = [
         (~first & (passed < 0), "its time is before the entry's previous row"),
-        (~first & (passed == 0), "it has the same entry and time as an earlier row"),
+        (
+            ~first & (passed == 0),
+            "it has the same entry and time as an earlier row: leave one of them out, or give it a later time",
+        ),
     ]
     if not lenient:
         faults += [
             ((state == 0) & (before == 0), "it deletes an entry that has no answer"),
-            ((state != 0) & (state == before), "it repeats the entry's answer, so it is no mutation"),
+            (
+                (state != 0) & (state == before),
+                "it repeats the entry's answer, so it is no mutation: leave out rows in which nothing changes",
+            ),
         ]
     if stated is not None:
         faults.append((stated != before, "its old answer is not what the entry holds"))

@@ -333,7 +333,10 @@ def _recorded(store: ClientStore, id_: SurveyId, number: int, pending: Pending, 
             raise
         with store.transaction() as db:
             entries.count_drop(db, Drop.WRONG_ANSWER)
-        _log.warning("survey %s: a record was dropped, as the survey has no such answer or entry", id_.hex())
+        _log.warning(
+            "survey %s: a record was dropped: it has no such question, answer or entry; strict=True says which",
+            id_.hex(),
+        )
         return Recorded.DROPPED
     if refused is not None:
         _log.warning("a record was dropped: %s", why_not(refused, id_))

@@ -144,7 +144,7 @@ def _checked_authority(authority: Sequence[bytes]) -> tuple[bytes, ...]:
         raise ValueError("the authority is a list of public keys: pass [key], also if there is only one")
     keys = tuple(authority)
     if not keys or not all(isinstance(key, bytes) for key in keys):
-        raise ValueError(f"the authority is a list of one or more public keys of {KEY_BYTES} bytes")
+        raise ValueError(f"the authority is a list of one or more public keys of {KEY_BYTES} bytes: use bytes.fromhex")
     for key in keys:
         authority_key(key)
     return keys

@@ -159,7 +159,9 @@ def authority_key(public: bytes) -> Ed25519PublicKey:
     Raises ValueError for one of low order: under such a key, all zeros among them, anybody can sign.
     """
     if len(public) != KEY_BYTES:
-        raise ValueError(f"an authority's public key has {KEY_BYTES} bytes, got {len(public)}")
+        raise ValueError(
+            f"an authority's public key has {KEY_BYTES} bytes, got {len(public)}: use bytes.fromhex of text"
+        )
     y = (int.from_bytes(public, "little") & (2**255 - 1)) % _PRIME
     same_on_x25519 = (1 + y) * pow(1 - y, _PRIME - 2, _PRIME) % _PRIME  # RFC 7748, 4.1; 0 in place of infinity
     check_order(same_on_x25519.to_bytes(KEY_BYTES, "little"))

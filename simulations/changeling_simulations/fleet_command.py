@@ -71,10 +71,10 @@ def fleet(
             seed=seed,
         )
         load = _sealed(survey, sealing_key, wishes)
-        sent = _sent(load, asked, rate, envelopes, connections)
-        if truth is not None:
+        if truth is not None:  # before anything is sent: it holds also where the sending ends early
             load.truth.write(truth)
             console.print(f"wrote {escape(str(truth))}")
+        sent = _sent(load, asked, rate, envelopes, connections)
         _print_sent(console, load, sent)
         rows = told(load.truth.told, sent.told, "told")
         if compare:

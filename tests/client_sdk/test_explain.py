@@ -334,7 +334,7 @@ def test_a_record_that_is_dropped_is_logged_with_its_reason_and_without_the_answ
     handle = device.join(TEN.id)
     device.flush()
     assert handle.record("cocoa") is Recorded.DROPPED
-    assert f"survey {TEN.id.hex()}: a record was dropped, as the survey has no such answer or entry" in caplog.text
+    assert f"survey {TEN.id.hex()}: a record was dropped: it has no such question, answer or entry" in caplog.text
     assert "cocoa" not in caplog.text
 
 

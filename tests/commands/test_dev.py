@@ -102,7 +102,7 @@ def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_author
             assert any("FOR DEVELOPMENT ONLY" in line for line in dev.lines)
             told.append(dev.told)
             if len(told) == 1:
-                dev.wait_for(r" +\d+ +nothing yet: no device was heard$")
+                dev.wait_for(r" +\d+ +no estimate: no device was heard of it, or of a period before$")
             else:
                 with dev.device() as device:
                     dev.wait_for(ALONE)

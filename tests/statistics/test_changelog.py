@@ -221,7 +221,7 @@ def test_numbers_dates_and_times_with_zones_are_read():
         ([("1", 5, "a"), ("2", 5, "")], 2, "deletes an entry that has no answer"),
         ([("1", 5, "a"), ("1", 6, "a")], 2, "repeats the entry's answer"),
         ([("1", 5, "a"), ("2", 6, "d")], 2, "unknown answer; the answers are a, b, c"),
-        ([("1", 5, "a"), ("2", float("nan"), "b")], 2, "its time is neither in ISO 8601 nor in Unix seconds$"),
+        ([("1", 5, "a"), ("2", float("nan"), "b")], 2, "its time is neither in ISO 8601, .* nor in Unix seconds$"),
         ([("1", 5, "a"), ("", 6, "b")], 2, "has no name"),
         ([("1", 741484800000, "a")], 1, "milliseconds"),
         ([("2", 5, "a"), ("2", 6, "a"), ("1", 5, "a"), ("1", 4, "b")], 2, "it repeats"),

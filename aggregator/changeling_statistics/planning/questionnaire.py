@@ -236,10 +236,18 @@ class _Steps:
 
 
 def _alone(wish: Questionnaire, places: tuple[int, ...], steps: _Steps) -> Planned:
-    devices = max(1, wish.devices * len(places) // len(wish.asked))
-    planned = optimal_plan(wish.wish(places, devices), steps)
+    planned = _planned(wish, places, wish.devices * len(places) // len(wish.asked), steps)
     steps.done += 1
     return planned
+
+
+def _planned(wish: Questionnaire, places: tuple[int, ...], devices: int, progress: Progress | None = None) -> Planned:
+    """The best plan for some of the questions, which so many of the devices are asked. Raises ValueError with names."""
+    try:
+        return optimal_plan(wish.wish(places, max(1, devices)), progress)
+    except ValueError as error:
+        names = ", ".join(wish.asked[place].question.name for place in places)
+        raise ValueError(f"about {names} {devices:,} of {wish.devices:,} devices are asked: {error}") from error
 
 
 def _composed(wish: Questionnaire, plans: dict[tuple[int, ...], Planned]) -> PlannedQuestions:
@@ -251,7 +259,7 @@ def _composed(wish: Questionnaire, plans: dict[tuple[int, ...], Planned]) -> Pla
     for (places, planned), share in zip(plans.items(), shares.tolist(), strict=True):
         least = min(expected_reports(planned.plan, 1)) * share * wish.devices
         if wish.minimum > 1 and least < wish.minimum:
-            planned = optimal_plan(wish.wish(places, max(1, int(share * wish.devices))))
+            planned = _planned(wish, places, int(share * wish.devices))
         parts.append(QuestionClass(places, share, planned))
     plan = ReleasePlan(tuple(group for part in parts for group in _groups(wish, part)))
     survey = drafted([each.question for each in wish.asked], plan, wish.calendar, wish.closed, wish.minimum)

@@ -242,6 +242,21 @@ def test_nobody_is_inserted_late_into_a_closed_cohort(joined, space, begins):
     assert not server.bodies
 
 
+@pytest.mark.parametrize("space", [MutationSpace(3), StateSpace(3, null=False)])
+def test_a_clock_that_was_ahead_before_a_closed_cohort_was_known_inserts_nobody_late(joined, space):
+    """The first answer is given while the clock is ahead, and then another by the right clock, in the first period. It
+    is given in time; the constraint must not freeze it in favour of the one before, which the fourth period holds."""
+    asked = asking(Track(1, KaryResponse(space, TRUTHFUL), 0, 8), constraint=AtMost(1), closed=True)
+    handle, device, server, clock = joined(asked, signed=None, now=START + 1, strict=False)
+    for seconds, answer in ((200, "tea"), (30, "neither")):
+        clock.now = START + seconds
+        handle.record(answer)
+    device.at(LATE).flush()
+    device.at(LATE).flush()
+    if handle.status is not Status.REFUSED:
+        assert {node for node, true in by_node(server).items() if true or not space.reports_changes} >= {(0, 1)}
+
+
 def test_a_closed_cohort_keeps_its_answers(joined):
     """They are recorded in the transaction that enrols, and not again. A deletion is frozen; the insertion falls into
     the first node even if the entry joined before it."""

@@ -262,6 +262,12 @@ def test_an_error_is_one_line_and_an_exit_code(here, capsys, words):
     assert {each.name for each in {*here.iterdir()} - before} <= {"server.db", "server.db-held", "garbage-held"}
 
 
+def test_an_upgrade_of_a_store_that_is_not_there_makes_no_file(here):
+    """As of every command but those that begin one: a name that was misspelt is not a new store."""
+    run(["store", "upgrade", "--store", "typo.db"])
+    assert not [*here.glob("typo.db*")]
+
+
 def test_a_defect_keeps_its_traceback(monkeypatch):
     """What no operator can mend is not made into a sentence."""
 

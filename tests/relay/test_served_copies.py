@@ -52,6 +52,24 @@ async def test_one_key_is_served_and_the_same_whatever_the_server_offers(tmp_pat
     assert {tuple(decode_key_list(body)) for body in served} == {(KEY.signed_by(AUTHORITY),)}
 
 
+async def test_there_is_a_key_also_while_another_takes_its_place(tmp_path, upstream, monkeypatch):
+    """Keys are chosen in a thread of their own, beside the requests of devices."""
+    hand, meanwhile = Hand(tmp_path, upstream), []
+
+    def chosen(*offered):
+        meanwhile.append(hand.relay.copies.key_at(hand.now))
+        return choose(*offered)
+
+    async with asked(hand):
+        monkeypatch.setattr("changeling_aggregator.relay.files.choose", chosen)
+        upstream.keys = [OTHER_KEY.signed_by(AUTHORITY)]
+        hand.now += 10**6
+        await hand.relay.refresh()
+        assert hand.relay.copies.key_at(hand.now) == OTHER_KEY.id
+    assert meanwhile
+    assert None not in meanwhile
+
+
 async def test_the_time_is_the_relays_own(tmp_path, upstream):
     """On every answer, errors too; a server with another clock changes nothing."""
     hand = Hand(tmp_path, upstream)

@@ -299,8 +299,9 @@ class Enroller:
 
 
 def _given(survey: Survey, entry: Entry, place: int, now_ms: UnixMilliseconds) -> bool:
-    """True if an answer to a question was given by the end of the first period, or no group asks about it.
+    """True if the first answer to a question was given by the end of the first period, or no group asks about it.
 
+    The first by the order in which they were given, as that is how they are judged, whatever the clock said meanwhile.
     Also where the entry's own group does not: which one it draws must not decide who takes part.
     """
     if all(track.question not in survey.kept_for[place] for track in survey.plan.tracks):
@@ -308,9 +309,8 @@ def _given(survey: Survey, entry: Entry, place: int, now_ms: UnixMilliseconds) -
     for each in entry.pending:
         with suppress(ValueError):
             asked, question = place_of(survey, each.question), survey.questions[place]
-            in_time = min(each.at_ms, now_ms) <= close_ms(survey.calendar, 1)
-            if asked == place and in_time and state_of(question, each.answer, entry.stratum)[0] != NULL:
-                return True
+            if asked == place and state_of(question, each.answer, entry.stratum)[0] != NULL:
+                return min(each.at_ms, now_ms) <= close_ms(survey.calendar, 1)
     return False
 
 

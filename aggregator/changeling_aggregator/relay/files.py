@@ -395,8 +395,8 @@ class Copies:
         self._passed_over: set[SurveyId] = set()
         self.asked: int | None = None
         """When the server last told its keys, in Unix seconds; None if it never did."""
-        self._offered: Mapping[bytes, SealingKey] = {}
-        self._choice: KeyChoice | None = None
+        self._keys: tuple[Mapping[bytes, SealingKey], KeyChoice | None] = {}, None
+        """What the server offers, and the choice among it: replaced together, as requests look meanwhile."""
         try:
             self._load_surveys()
             self._load_keys()
@@ -437,9 +437,10 @@ class Copies:
 
     def take_keys(self, signed: Sequence[bytes] | None, now: UnixSeconds) -> None:
         """Choose among these signed keys that the server offers; None where it could not be asked."""
+        offered, choice = self._keys
         if signed is not None:
-            self._offered, self.asked = self._checked(signed), int(now)
-        self._choice = choose(self._choice, self._offered, now, self._settings.batching.most_wait)
+            offered, self.asked = self._checked(signed), int(now)
+        self._keys = offered, choose(choice, offered, now, self._settings.batching.most_wait)
         self._keep_keys()
 
     def drop_ended(self, now: UnixSeconds) -> None:
@@ -463,8 +464,8 @@ class Copies:
         return encode_key_list([] if served is None else [served.signed])
 
     def _served(self, now: UnixSeconds) -> KeyChoice | None:
-        choice = self._choice
-        serves = choice is not None and choice.signed in self._offered and choice.key.valid_at(now)
+        offered, choice = self._keys
+        serves = choice is not None and choice.signed in offered and choice.key.valid_at(now)
         return choice if serves else None
 
     def _is_ours(self, survey: Survey) -> bool:
@@ -495,9 +496,9 @@ class Copies:
             self.surveys[survey.id] = self._copy(survey, signed)
 
     def _keep_keys(self) -> None:
-        chosen = self._choice
+        offered, chosen = self._keys
         kept = {
-            "offered": list(self._offered),
+            "offered": list(offered),
             "asked": self.asked or 0,
             "signed": b"" if chosen is None else chosen.signed,
             "chosen": 0 if chosen is None else chosen.chosen,
@@ -511,9 +512,8 @@ class Copies:
             return
         match kept:
             case {"offered": [*offered], "asked": int(asked), "signed": bytes(signed), "chosen": int(chosen)}:
-                self._offered, self.asked = self._checked(offered), asked or None
-                if signed and (key := self._checked([signed]).get(signed)) is not None:
-                    self._choice = KeyChoice(signed, key, chosen)
+                key, self.asked = self._checked([signed]).get(signed) if signed else None, asked or None
+                self._keys = self._checked(offered), None if key is None else KeyChoice(signed, key, chosen)
                 return
         raise MalformedBytes(f"{self._folder / _KEYS} was not written by a relay")
 

@@ -337,8 +337,8 @@ def version_at(place: Path | str) -> int | None:
 
     place: as `Store.open` takes it.
     """
-    if "://" not in str(place) and not Path(place).exists():
-        return None  # which SQLite would make
+    if _is_missing_file(place):
+        return None
     database = database_at(place)
     try:
         with usable(database), database.reader() as connection, connection.begin():
@@ -352,11 +352,18 @@ def upgrade(place: Path | str) -> int | None:
 
     Returns the version before; None where there is no store. Raises StoreError, ValueError, OSError.
     """
+    if _is_missing_file(place):
+        return None
     database = database_at(place, alone=True)
     try:
         return migrate(database)
     finally:
         database.close()
+
+
+def _is_missing_file(place: Path | str) -> bool:
+    """True where SQLite would make a file just by looking."""
+    return "://" not in str(place) and not Path(place).exists()
 
 
 def files_of(path: Path) -> list[Path]:

@@ -27,8 +27,9 @@ from .transport import NetworkTime
 LONGEST_WAIT_SECONDS = 900.0
 """A device looks at its clock again after so long: it may have slept, or been set."""
 SOONEST_SECONDS = 1.0
-RETRY_SECONDS = 60.0
-"""Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps."""
+RETRY_SECONDS = 5.0
+"""Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps; where it
+is not, each wait is twice the one before, as a witness is asked each time."""
 FLUSH_SECONDS = 60.0
 JOINED_JUST_NOW_SECONDS, RECORDED_JUST_NOW_SECONDS = 1.0, 0.1
 """A call so soon after another was made because of it, most likely."""
@@ -442,6 +443,8 @@ class Reporter(Forks):
         self._wanted = False
         self._told = False
         """True if the app was told that there is no thread."""
+        self._troubles = 0
+        """How many flushes in a row have met trouble."""
         self._thread: threading.Thread | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
         survive(self)
@@ -508,7 +511,9 @@ class Reporter(Forks):
             wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
         elif due_ms is not None:
             trouble = True  # it waits for the server or the witness
-        return min(wait, max(self._device.pause_ms() / 1000 + 0.001, RETRY_SECONDS)) if trouble else wait
+        self._troubles = self._troubles + 1 if trouble else 0
+        retry = RETRY_SECONDS * 2.0 ** min(self._troubles - 1, 10)
+        return min(wait, max(self._device.pause_ms() / 1000 + 0.001, retry)) if trouble else wait
 
     def _run(self) -> None:
         wake, stopped = self._wake, self._stopped

@@ -3,15 +3,17 @@
 import tempfile
 from dataclasses import replace
 from email.utils import formatdate
+from itertools import accumulate
 from pathlib import Path
+from random import Random
 
 import pytest
 from changeling_client import Recorded
-from changeling_protocol import AtMost, MutationSpace, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, KaryResponse, MutationSpace, StateSpace, TimeBounded, Track
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .device import PLAIN, START, Clock, FakeServer, all_nodes, by_node, client
+from .device import PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, asking, by_node, client
 
 ASKED = replace(PLAIN, grace=90)
 CHANGES = MutationSpace(3)
@@ -232,3 +234,32 @@ def test_no_clock_makes_a_record_fail(joined, now):
     device.flush()
     clock.now = START + 1
     assert known.answer() == "tea"
+
+
+@pytest.mark.parametrize("seed", range(48))
+def test_under_a_wild_clock_no_more_is_told_than_the_constraint_allows(tmp_path, seed):
+    """Nor where the clock was wild before the survey was known: whatever is told is a life that keeps to it."""
+    chance = Random(seed)
+    space = chance.choice([MutationSpace(3), StateSpace(3)])
+    constraint = chance.choice([AtMost(2), TimeBounded(60), AtMostWithin(2, 130)])
+    asked = asking(Track(1, KaryResponse(space, TRUTHFUL), 0, 8), constraint=constraint)
+    server, clock = FakeServer(asked), Clock(START + 1)
+    server.time, unknown = Clock(START + 1), chance.randrange(12)
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id, signed=None)
+        for step in range(16):
+            server.reachable = step >= unknown and chance.random() < 0.5
+            server.time.now += chance.uniform(10, 60)
+            device.at(server.time.now + chance.choice([-100, *8 * [0], 100]))
+            device.flush() if chance.random() < 0.2 else handle.record(chance.choice(["tea", "coffee", "neither"]))
+        server.reachable, server.time.now = True, server.time.now + 10 * 60 + 13 * 3600
+        for _ in range(2):
+            device.at(server.time.now).flush()
+    told = [space.pair(true) for _, true in sorted(by_node(server).items())]
+    states = [0, *(new for _, new in told)]
+    if space.reports_changes:  # what is not changed is told as (0, 0)
+        states = [*accumulate(told, lambda state, change: change[1] if change[0] != change[1] else state, initial=0)]
+        assert all(old == before for before, (old, new) in zip(states, told, strict=False) if old != new)
+    changed = [period for period in range(1, 9) if states[period] != states[period - 1]]
+    seconds = 60 * (changed[-1] - changed[0] - 1) if len(changed) > 1 else 0
+    assert constraint.admits(max(len(changed) - 1, 0), seconds)

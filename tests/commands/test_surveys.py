@@ -28,7 +28,7 @@ from changeling_protocol import (
 )
 from changeling_statistics import predict, read_survey, write_survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.command_line import changeling as main
@@ -320,6 +320,24 @@ def test_whatever_the_texts_are_there_is_a_name_for_each(answers):
     """The module's enum gives each text back, in order; nothing in it is invisible or turns letters around."""
     text = module_of(*answers)
     assert [*run(text)["Answers"]] == answers
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+CALLED = st.sampled_from(["a", "A", "a 2", "Answers", "str enum", "stratum", "class", "\u202e", '"""', "\\"])
+TEXTS = st.lists(CALLED | st.text(min_size=1, max_size=4), min_size=2, max_size=4, unique=True)
+
+
+@settings(max_examples=40)
+@given(TEXTS, TEXTS, TEXTS)
+def test_whatever_questions_and_breakdowns_are_called_none_takes_anothers_name(named, answers, public):
+    """Nor does any text of theirs become code."""
+    questions = [Question(name, f"{name}?", tuple(answers), AtMost(1)) for name in named]
+    space, breakdowns = StateSpace(len(answers)), tuple(Breakdown(name, tuple(answers)) for name in public)
+    groups = [Group((Track(1, KaryResponse(space, Odds(2, 1)), 0, 8, question=at),)) for at in range(len(named))]
+    made = {"calendar": Calendar(0, 60, 8), "plan": ReleasePlan(tuple(groups)), "breakdowns": breakdowns}
+    text = survey_module(Survey.at_cost(questions=questions, skew=1, spread=1, grace=60, minimum=1, **made), PINNED)
+    enums = [each for each in run(text).values() if isinstance(each, type) and issubclass(each, StrEnum)]
+    assert [[*each] for each in enums[1:]] == [named, *[answers] * (len(named) + len(public))]
     assert all(line.isprintable() for line in text.splitlines())
 
 

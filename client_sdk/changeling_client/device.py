@@ -28,8 +28,8 @@ LONGEST_WAIT_SECONDS = 900.0
 """A device looks at its clock again after so long: it may have slept, or been set."""
 SOONEST_SECONDS = 1.0
 RETRY_SECONDS = 5.0
-"""Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps; where it
-is not, each wait is twice the one before, as a witness is asked each time."""
+"""Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps; else
+each wait is twice the one before, as a witness is asked each time."""
 FLUSH_SECONDS = 60.0
 JOINED_JUST_NOW_SECONDS, RECORDED_JUST_NOW_SECONDS = 1.0, 0.1
 """A call so soon after another was made because of it, most likely."""

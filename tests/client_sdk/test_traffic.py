@@ -32,7 +32,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ..protocol.examples import joint_plan, mixed, survey
-from .device import LATE, PLAIN, PRIVATE, START, Clock, FakeServer, client, signed_key
+from .device import GONE, LATE, PLAIN, PRIVATE, START, Clock, Failing, FakeServer, client, signed_key
 from .test_answering import PUBLIC
 
 YEAR = 365 * 86_400
@@ -278,3 +278,17 @@ def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask
     assert waits[0] >= 5
     assert waits == sorted(waits)
     assert waits[-1] > 500
+
+
+def test_a_witness_that_fails_on_and_on_is_asked_less_and_less_often(joined, tmp_path):
+    """Each wait is twice the one before, and no longer than a device sleeps; once it answers all is as before."""
+    witness = Failing(tmp_path / "witness")
+    _, device, _, clock = joined(replace(PLAIN, grace=10**6), witness=witness)
+    clock.now, witness.error = START + 600, GONE
+    reporter, waits = Reporter(device._device), []
+    for _ in range(9):
+        waits.append(reporter.step())
+        clock.now += waits[-1]
+    assert waits == pytest.approx([5, 10, 20, 40, 80, 160, 320, 640, 900], rel=0.01)
+    witness.error = None
+    assert reporter.step() == pytest.approx(900, rel=0.01)

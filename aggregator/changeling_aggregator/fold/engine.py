@@ -201,7 +201,7 @@ def _serve(pipe: "Connection[object, object]") -> None:
             except EOFError:
                 raise
             except Exception as error:
-                answer = error
+                answer, seen = error, SeenIds()  # the database may have lost what was read, as a replica that took over
             pipe.send(answer)
     os._exit(0)  # those that open end with this process; an orderly exit would wait for them, perhaps for ever
 

@@ -288,7 +288,9 @@ class Answerer:
         time, now_ms = known_time(db, server.url), server.now_ms()
         stamp_ms, now_ms = time.stamp(now_ms), time.delayed(now_ms)
         looks = [min(time.delayed(UnixMilliseconds(each)), now_ms) for each in self._looks]  # the clock may have leapt
-        moment = _Moment(now_ms, stamp_ms, (*looks, now_ms) if server.has_told_time else (), may_drop)
+        first = outbox.earliest(db, survey.id)
+        drops = may_drop and first is not None and past_grace(survey, first, now_ms)
+        moment = _Moment(now_ms, stamp_ms, (*looks, now_ms) if server.has_told_time else (), may_drop, drops)
         changed: dict[EntryNumber, Entry] = {}
         answered: list[tuple[Entry, Sequence[ClosingAnswer]]] = []
         drew = late = 0
@@ -323,7 +325,7 @@ class Answerer:
     ) -> Answered:
         """Answers as much of one entry as one upload spans. What it gives is not kept yet."""
         now_ms, entry = moment.now_ms, bring_back(survey, before, drawn, moment.stamp_ms)
-        if moment.may_drop:
+        if moment.drops_waiting:
             waiting = outbox.waiting(db, survey.id, entry.number)
             late = takewhile(lambda period: past_grace(survey, period, now_ms), waiting)
             entry = outbox.drop(db, entry, late)
@@ -344,12 +346,13 @@ class Answerer:
 class _Moment(NamedTuple):
     """When entries are answered, in Unix milliseconds: now without the clock's lead; as a record would be stamped; and
     when closings waited for a server's time, now at last, none as long as no server has told it. may_drop: whether what
-    is too late may be dropped."""
+    is too late may be dropped. drops_waiting: whether any of what waits is, so that else no entry's is looked at."""
 
     now_ms: UnixMilliseconds
     stamp_ms: UnixMilliseconds
     looks: Sequence[UnixMilliseconds]
     may_drop: bool
+    drops_waiting: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ class Device(Forks):
         store = self._opened
         if store is None:
             return
-        asked = replace(asked, asked_ms=self.now_ms(), url=self.settings.endpoint.url)
+        asked = asked._replace(asked_ms=self.now_ms(), url=self.settings.endpoint.url)
         enrolment.check(asked, answers)
         survey = None if signed is None else enrolment.verified(asked.id, signed, self.settings.authority)
         if survey is not None and answers is not None and self.settings.strict:

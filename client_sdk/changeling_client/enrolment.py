@@ -7,7 +7,6 @@ everything but a tombstone, the survey's id and what it counted: such a survey i
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from decimal import Decimal
 
 from changeling_protocol import (
@@ -105,7 +104,7 @@ class Enroller:
         if known.entries < asked.entries and known.status in (Status.ASKED, Status.JOINED):
             more = None if answers is None else answers[known.entries :]
             self.add(db, asked.id, asked.entries - known.entries, more, asked.stratum or None)
-            return replace(known, entries=asked.entries)
+            return known._replace(entries=asked.entries)
         return known
 
     def _insert(
@@ -198,7 +197,7 @@ class Enroller:
         charge = self._charge(db, asked, survey)
         self._enrol(db, asked, survey, entries.load_all(db, self._store.wrapping, asked.id), time_known)
         url = survey.relay.rstrip("/") or asked.url
-        joined = replace(asked, status=Status.JOINED, url=url, charge_micro=charge, payload=survey.payload, stratum={})
+        joined = asked._replace(status=Status.JOINED, url=url, charge_micro=charge, payload=survey.payload, stratum={})
         entries.put_survey(db, joined)
 
     def add(
@@ -225,13 +224,13 @@ class Enroller:
                 "the survey is not known yet: until it is, all entries have the stratum it is joined with"
             )
         numbers, now_ms = range(known.entries, known.entries + count), ms_of(self._settings.clock())
-        more = replace(known, entries=known.entries + count)
+        more = known._replace(entries=known.entries + count)
         if known.status is Status.JOINED:
-            more = replace(more, charge_micro=self._charge(db, more, known.survey))
+            more = more._replace(charge_micro=self._charge(db, more, known.survey))
         entries.put_survey(db, more)
         new = self._insert(db, id_, numbers, answers)
         if known.status is Status.JOINED:
-            self._enrol(db, replace(more, asked_ms=now_ms, stratum=stratum or {}), known.survey, new, time_known=False)
+            self._enrol(db, more._replace(asked_ms=now_ms, stratum=stratum or {}), known.survey, new, time_known=False)
         return numbers
 
     def _enrol(self, db: StoreConnection, asked: Known, survey: Survey, new: Sequence[Entry], time_known: bool) -> None:
@@ -294,7 +293,7 @@ class Enroller:
             return None
         entries.delete_entries(db, id_)
         reason = f"{type(error).__name__}: {error}"
-        entries.put_survey(db, replace(asked, status=Status.REFUSED, reason=reason, stratum={}))
+        entries.put_survey(db, asked._replace(status=Status.REFUSED, reason=reason, stratum={}))
         return error
 
 

@@ -6,10 +6,10 @@ calendar, from chance and from what the app tells in public.
 
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import msgpack
@@ -83,9 +83,8 @@ class Status(IntEnum):
         return format(str(self), spec)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A survey as the store knows it.
+class Known(NamedTuple):
+    """A survey as the store knows it; printing it shows nothing of what was signed, or of its entries.
 
     id, status. entries: how many the app has ever held, so that the next one has this number. one_person: whether they
     are all one person's, who pays for each.
@@ -99,13 +98,16 @@ class Known:
     status: Status = Status.ASKED
     entries: int = 0
     one_person: bool = False
-    asked_ms: UnixMilliseconds = UnixMilliseconds(0)  # noqa: RUF009
+    asked_ms: UnixMilliseconds = UnixMilliseconds(0)
     url: str = ""
     charge_micro: int = 0
-    payload: bytes = field(default=b"", repr=False)
-    stratum: Mapping[str, str] = field(default_factory=dict)
+    payload: bytes = b""
+    stratum: Mapping[str, str] = MappingProxyType({})
     reason: str = ""
     handed_over: bool = False
+
+    def __repr__(self) -> str:
+        return f"<the survey {self.id.hex()}: {self.status}>"
 
     @property
     def survey(self) -> Survey:
@@ -202,7 +204,7 @@ def follow_server(db: StoreConnection, url: str) -> None:
         to = survey.relay.rstrip("/") if survey is not None and survey.relay else url
         counts = known.charge_micro > 0 or known.status is Status.ASKED
         if to != known.url and (counts or is_loopback(to)):
-            put_survey(db, replace(known, url=to))
+            put_survey(db, known._replace(url=to))
 
 
 def spent(db: StoreConnection) -> Decimal:
@@ -415,7 +417,7 @@ def end_survey(db: StoreConnection, known: Known, status: Status) -> None:
     """
     delete_entries(db, known.id)
     db.execute("DELETE FROM departed WHERE survey = ?", (known.id,))
-    put_survey(db, replace(known, status=status, payload=b"", stratum={}, reason=""))
+    put_survey(db, known._replace(status=status, payload=b"", stratum={}, reason=""))
 
 
 def delete_entries(db: StoreConnection, survey: SurveyId) -> None:

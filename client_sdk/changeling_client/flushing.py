@@ -14,7 +14,7 @@ same uploads later as they would have been then, so that a server which tells no
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -273,7 +273,7 @@ class Answerer:
             if answered is not None and answered >= survey.plan.last_closing and not waits:
                 self._store.overwrote()
                 outbox.forget_sent(db, survey.id)
-                entries.put_survey(db, replace(known, status=Status.ENDED))
+                entries.put_survey(db, known._replace(status=Status.ENDED))
 
     def _answer_some(
         self, db: StoreConnection, server: Server, survey: Survey, due: deque[EntryNumber], may_drop: bool

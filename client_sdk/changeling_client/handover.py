@@ -7,7 +7,6 @@ it. So killed anywhere, at most one of the two stores answers. Chances, spent bu
 the two lives together are one. Knows no network: the app carries the bytes.
 """
 
-from dataclasses import astuple, replace
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
@@ -92,7 +91,7 @@ def pack(store: ClientStore, invitation: bytes) -> bytes:
         for known in moving:
             entries.end_survey(db, known, Status.MOVED)
         for known in entries.find_surveys(db, *_LEFT):
-            entries.put_survey(db, replace(known, handed_over=True))
+            entries.put_survey(db, known._replace(handed_over=True))
         witness.outdate(db)
         _keep(db, store.wrapping, _GIVER, secret, invitation, parcel)
     return parcel
@@ -137,7 +136,7 @@ def _with_departed(db: StoreConnection) -> set[SurveyId]:
 def _give_way(db: StoreConnection, known: Known) -> None:
     entries.delete_entries(db, known.id)
     reason = "TooCostly: with what was handed over, the sum would be above max_epsilon"
-    entries.put_survey(db, replace(known, status=Status.REFUSED, charge_micro=0, payload=b"", reason=reason))
+    entries.put_survey(db, known._replace(status=Status.REFUSED, charge_micro=0, payload=b"", reason=reason))
 
 
 def _invitation(secret: bytes) -> bytes:
@@ -145,7 +144,7 @@ def _invitation(secret: bytes) -> bytes:
 
 
 def _packed(db: StoreConnection, wrapping: Wrapping) -> bytes:
-    surveys = [astuple(known) for known in entries.find_surveys(db) if known.status is not Status.REFUSED]
+    surveys = [tuple(known) for known in entries.find_surveys(db) if known.status is not Status.REFUSED]
     tables = {
         name: [
             (*row[:-1], wrapping.unwrap(row[-1], *row[:keys]))
@@ -186,10 +185,10 @@ def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
             counted = here.handed_over or known.handed_over  # in another parcel
             both = known.status in (*_LIVED, *(() if counted else _LEFT))
             kept = here.handed_over and known.handed_over
-            known = replace(here, charge_micro=sum(lived) if both else max(lived), handed_over=kept)
+            known = here._replace(charge_micro=sum(lived) if both else max(lived), handed_over=kept)
         else:
             if here is not None and id_ in left:
-                known = replace(known, charge_micro=here.charge_micro + known.charge_micro)
+                known = known._replace(charge_micro=here.charge_micro + known.charge_micro)
             entries.delete_entries(db, known.id)
             db.execute("DELETE FROM departed WHERE survey = ?", (known.id,))
         entries.put_survey(db, known)

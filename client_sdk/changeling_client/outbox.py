@@ -7,7 +7,6 @@ Of what was acknowledged the reports are kept for the person to see, until the s
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import NamedTuple
 
 import msgpack
@@ -337,7 +336,7 @@ class Sender:
                 entries.keep_drawn(db, self._store.wrapping, entry, frozenset())
             forget_sent(db, id_)
             self._store.overwrote()
-            entries.put_survey(db, replace(known, status=Status.ENDED))
+            entries.put_survey(db, known._replace(status=Status.ENDED))
             server.succeed(db)
 
     def _drop(self, db: StoreConnection, entry: Entry, periods: Iterable[int]) -> Entry:

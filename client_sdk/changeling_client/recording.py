@@ -355,7 +355,9 @@ def _keep(
     if known.status is Status.ASKED:
         entry, recorded = _kept_for_later(before, pending)
     else:
-        survey, drawn = known.survey, entries.drawn_nodes(db, wrapping, before)
+        survey = known.survey
+        draws = any(track.reported is not None for track in survey.plan.groups[before.group].tracks)
+        drawn = entries.drawn_nodes(db, wrapping, before) if draws else frozenset()
         stamp_ms = known_time(db, known.url).stamp(pending.at_ms)
         entry = bring_back(survey, before, drawn, stamp_ms)
         entry, recorded = record(survey, entry, drawn, pending._replace(at_ms=stamp_ms), time_known=False)

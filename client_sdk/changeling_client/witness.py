@@ -364,7 +364,7 @@ def _silence(db: StoreConnection, seen: Seen | None, witnessed: bool) -> set[Sur
         known = entries.find_survey(db, id_) or Known(id_)
         if known.status in (Status.ASKED, Status.JOINED, Status.REFUSED):
             charge = max(known.charge_micro, 0 if seen is None else seen.charges.get(id_, 0))
-            entries.end_survey(db, replace(known, charge_micro=charge), Status.SILENCED)
+            entries.end_survey(db, known._replace(charge_micro=charge), Status.SILENCED)
             silenced.add(id_)
     return silenced
 

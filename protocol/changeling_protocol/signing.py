@@ -198,7 +198,8 @@ def decode(encoded: bytes, most_items: int | None = None) -> Any:
     most_items: how many values may be in all lists and maps together, each of which counts as one more, so that
     a megabyte of rubbish is refused before a million objects are compared; None for any number.
     """
-    bounded = {} if most_items is None else _bounds(most_items)
+    # A value takes a byte, and counts at most twice.
+    bounded = {} if most_items is None or 2 * len(encoded) <= most_items else _bounds(most_items)
     try:
         value = msgpack.unpackb(encoded, raw=False, strict_map_key=True, use_list=True, **bounded)
         canonical = encode(value)

@@ -26,10 +26,10 @@ same has to say the answer's `Age`, by which they know not to go by that time.
 """
 
 import gzip
-import ipaddress
 import logging
 import os
 import random
+import socket
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
@@ -225,6 +225,8 @@ def answer_to(error: Exception) -> Response:
 
 IPV4_BITS, IPV6_BITS = 24, 48
 """How much of an address names its network."""
+_IPV4_MAPPED, _IPV6_LOOPBACK, _IPV4_LOOPBACK = bytes(10) + b"\xff\xff", bytes(15) + b"\1", 127
+"""How IPv6 addresses begin that stand for one of IPv4; this machine itself in IPv6, and in the first part of IPv4."""
 DAY_SECONDS = 86_400.0
 BURST_SECONDS = 20.0
 """A network that was silent may send what it is allowed in so many seconds at once."""
@@ -250,15 +252,18 @@ def network_of(host: str) -> str | None:
     ('192.0.2.0/24', None)
     """
     try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host[:64]
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
-    if address.is_loopback:
+        family, packed = socket.AF_INET, socket.inet_pton(socket.AF_INET, host)
+    except (OSError, ValueError):
+        try:
+            family, packed = socket.AF_INET6, socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+        except (OSError, ValueError):
+            return host[:64]
+        if packed.startswith(_IPV4_MAPPED):
+            family, packed = socket.AF_INET, packed[len(_IPV4_MAPPED) :]
+    if packed == _IPV6_LOOPBACK or (family == socket.AF_INET and packed[0] == _IPV4_LOOPBACK):
         return None
-    bits = IPV4_BITS if address.version == 4 else IPV6_BITS
-    return str(ipaddress.ip_network(f"{address}/{bits}", strict=False))
+    bits = IPV4_BITS if family == socket.AF_INET else IPV6_BITS
+    return f"{socket.inet_ntop(family, packed[: bits // 8].ljust(len(packed), bytes(1)))}/{bits}"
 
 
 class Rates:

@@ -10,14 +10,14 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import pi, sin
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import typer
 from changeling_aggregator.cli.access import asking, read_private_key, write_private_key, write_public_key
@@ -25,10 +25,13 @@ from changeling_aggregator.cli.results import shown_error
 from changeling_aggregator.cli.serve import interrupt
 from changeling_protocol import (
     AtMost,
+    Breakdown,
     Calendar,
+    ExpectedChanges,
     Group,
     KaryResponse,
     Odds,
+    Question,
     ReleasePlan,
     ResultsKey,
     SealingKey,
@@ -38,7 +41,10 @@ from changeling_protocol import (
     UnixSeconds,
 )
 from changeling_protocol.wire import HISTOGRAM, ErrorCode, survey_path
+from changeling_statistics import read_survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from .survey_code import literal
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
@@ -64,20 +70,41 @@ GOLDEN = 0.6180339887498949
 """Its multiples spread evenly between whole numbers."""
 
 
-def development_survey(answers: Sequence[str], now: float, odds: Odds = ODDS) -> Survey:
+class Asked(NamedTuple):
+    """What a development survey asks, and the breakdowns of its results."""
+
+    questions: tuple[Question, ...]
+    breakdowns: tuple[Breakdown, ...] = ()
+
+    @classmethod
+    def alone(cls, answers: str) -> Self:
+        """One question, with these answers, between which are commas. Raises ValueError for answers of no survey."""
+        named = tuple(answer.strip() for answer in answers.split(","))
+        return cls((Question("question", "What do you drink? (development only)", named, AtMost(MOST_CHANGES)),))
+
+    @classmethod
+    def like(cls, survey: Survey) -> Self:
+        """The questions of a survey that apps answer, which may change as often as anybody likes."""
+        often = (replace(each, constraint=AtMost(MOST_CHANGES), expected=ExpectedChanges()) for each in survey.asked)
+        return cls(tuple(often), survey.breakdowns)
+
+
+def development_survey(asked: Asked, now: float, odds: Odds = ODDS) -> Survey:
     """A survey that begins with the period that holds `now`, in Unix seconds.
 
-    A device reports its answer at the end of every period, and not its change over it: so what it says does not hang on
-    periods in which nobody was there. Raises ValueError for answers that no survey has.
+    A device reports its answers at the end of every period, and not their change over it: so what it says does not hang
+    on periods in which nobody was there.
     """
     calendar = Calendar(int(now) // PERIOD_SECONDS * PERIOD_SECONDS, PERIOD_SECONDS, PERIODS)
-    track = Track(1, KaryResponse(StateSpace(len(answers)), odds), 0, PERIODS)
+    tracks = (
+        Track(1, KaryResponse(StateSpace(len(each.answers)), odds), 0, PERIODS, question=place)
+        for place, each in enumerate(asked.questions)
+    )
     return Survey.at_cost(
-        question="What do you drink? (development only)",
-        answers=answers,
+        questions=asked.questions,
+        breakdowns=asked.breakdowns,
         calendar=calendar,
-        constraint=AtMost(MOST_CHANGES),
-        plan=ReleasePlan((Group((track,)),)),
+        plan=ReleasePlan((Group(tuple(tracks)),)),
         skew=1,
         spread=2,
         grace=600,
@@ -98,17 +125,18 @@ def kept_authority(folder: Path) -> Ed25519PrivateKey:
     return authority
 
 
-def kept_survey(folder: Path, authority: Ed25519PrivateKey, answers: Sequence[str], now: float) -> Survey:
-    """The survey made in a folder last, if it has these answers and its calendar lasts; else a new one, kept there.
+def kept_survey(folder: Path, authority: Ed25519PrivateKey, asked: Asked, now: float) -> Survey:
+    """The survey made in a folder last, if it asks the same and its calendar lasts; else a new one, kept there.
 
     now: Unix seconds. Raises ProtocolError for a file that holds no survey of this authority, or ValueError.
     """
     file = folder / "survey.signed"
     if file.exists():
         survey = Survey.from_signed(file.read_bytes(), [authority.public_key().public_bytes_raw()])
-        if survey.answers == tuple(answers) and now < survey.calendar.time(survey.calendar.periods):
+        same = (survey.questions, survey.breakdowns) == asked
+        if same and now < survey.calendar.time(survey.calendar.periods):
             return survey
-    survey = development_survey(answers, now)
+    survey = development_survey(asked, now)
     file.write_bytes(survey.signed_by(authority))
     return survey
 
@@ -133,7 +161,7 @@ def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: f
 
 _THROWN_AWAY = "Everything here is thrown away at the end, so begin with a new device.db; --store FOLDER keeps it."
 _INSTRUCTIONS = """\
-changeling dev: {question} ({answers})
+changeling dev: {asked}
 {kept}
 The odds of the truth are {odds:,} : 1, so that one device shows through: FOR DEVELOPMENT ONLY, never for people.
 """
@@ -152,10 +180,11 @@ Save this as device.py and run it:
         development=True,  # what this survey costs does not count
         background=False,  # nothing is sent but in flush()
     )
-    entry = client.join("{survey}")
-    print(entry.record("{answer}"))
+    entry = client.join({joined})
+    time.sleep(2)  # an app joins at its first launch, and not when there is an answer
+{recorded}
     while True:
-        time.sleep(1)  # an app reports by a timer, and not as it records
+        time.sleep(1)  # it reports by a timer, and not as it records
         print(client.flush())
 """
 _WATCHED = """\
@@ -184,6 +213,10 @@ class Development:
 
 def dev(
     answers: Annotated[str, typer.Option(help="The answers, with commas between them.")] = "tea,coffee,neither",
+    like: Annotated[
+        Path | None,
+        typer.Option(help="Survey, signed or not, whose questions and breakdowns are asked instead of --answers."),
+    ] = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port on loopback; by default the last one, or a free one.")
     ] = None,
@@ -198,13 +231,13 @@ def dev(
     """Run a server on loopback with a survey of ten-second periods, and print its estimates.
 
     It makes an authority, a sealing key and a survey, and prints a piece of Python that is a device. Started again with
-    the same folder and answers it goes on with the same survey while that lasts, else with a new one of the same
+    the same folder and questions it goes on with the same survey while that lasts, else with a new one of the same
     authority. With --fleet, devices live and report by themselves, and there is a page to look at. The odds are for
     development only.
     """
     if fleet and store is not None:
         raise ValueError("a fleet is thrown away at the end: choose one of --fleet and --store")
-    named = tuple(answer.strip() for answer in answers.split(","))
+    asked = Asked.alone(answers) if like is None else Asked.like(read_survey(like))
     signal.signal(signal.SIGTERM, interrupt)
     with tempfile.TemporaryDirectory(prefix="changeling-dev-") if store is None else nullcontext(store) as place:
         folder = Path(place)
@@ -214,9 +247,9 @@ def dev(
             authority = kept_authority(folder)
             now = time.time()
             if fleet:
-                survey = development_survey(named, now - FLEET_PAST * PERIOD_SECONDS, FLEET_ODDS)
+                survey = development_survey(asked, now - FLEET_PAST * PERIOD_SECONDS, FLEET_ODDS)
             else:
-                survey = kept_survey(folder, authority, named, now)
+                survey = kept_survey(folder, authority, asked, now)
             with listening, _serving(folder, authority, survey, listening):
                 if not fleet:
                     _print_instructions(survey, authority, url, store)
@@ -266,8 +299,7 @@ def _listen_again(folder: Path, port: int | None) -> tuple[socket.socket, str]:
 def _print_instructions(survey: Survey, authority: Ed25519PrivateKey, url: str, store: Path | None) -> None:
     typer.echo(
         _INSTRUCTIONS.format(
-            question=survey.question,
-            answers=", ".join(survey.answers),
+            asked="; ".join(f"{each.text} ({', '.join(each.answers)})" for each in survey.questions),
             kept=_THROWN_AWAY if store is None else f"Everything is kept in {store}.",
             odds=ODDS.favoured,
         )
@@ -278,19 +310,31 @@ def _print_instructions(survey: Survey, authority: Ed25519PrivateKey, url: str, 
 
 def _script(survey: Survey, authority: Ed25519PrivateKey, url: str) -> str:
     public = authority.public_key().public_bytes_raw().hex()
-    return _SCRIPT.format(url=url, authority=public, survey=survey.id.hex(), answer=survey.answers[0])
+    stratum = {each.name: each.values[0] for each in survey.breakdowns}
+    joined = literal(survey.id.hex()) + (f", stratum={stratum!r}" if stratum else "")
+    recorded = (f"    print({_asked_of(survey, each)}.record({_first_answer(each)}))" for each in survey.questions)
+    return _SCRIPT.format(url=url, authority=public, joined=joined, recorded="\n".join(recorded))
+
+
+def _asked_of(survey: Survey, question: Question) -> str:
+    return "entry" if len(survey.questions) == 1 else f"entry.question({literal(question.name)})"
+
+
+def _first_answer(question: Question) -> str:
+    return str(question.levels[0]) if question.is_number else literal(question.answers[0])
 
 
 def _watch(survey: Survey, url: str, wait: int) -> None:
     """Print a line for each period, so many seconds after its close, until the survey ends."""
-    width = max(14, *(len(answer) + 2 for answer in survey.answers))
-    typer.echo("period         heard" + "".join(answer.rjust(width) for answer in survey.answers))
+    for each in survey.questions:
+        typer.echo(_row("period         heard", each.answers, survey, each))
     shown = survey.calendar.closed(UnixSeconds(time.time() - wait))  # what came before is not shown again
     while shown < survey.calendar.periods:
         time.sleep(0.5)
         due = survey.calendar.closed(UnixSeconds(time.time() - wait))
         if due > shown:
-            typer.echo(f"{due:>6}  " + _line(survey, url, due, width))
+            for each in survey.questions:
+                typer.echo(f"{due:>6}  " + _line(survey, each, url, due))
             shown = due
 
 
@@ -299,19 +343,27 @@ def _wait(survey: Survey) -> int:
     return 2 * survey.skew + survey.spread + 1
 
 
-def _line(survey: Survey, url: str, period: int, width: int) -> str:
+def _row(begun: str, cells: Iterable[str], survey: Survey, question: Question) -> str:
+    """A line with a cell for each answer; the question's name follows where there are several."""
+    width = max(14, *(len(answer) + 2 for answer in question.answers))
+    name = f"  {question.name}" if len(survey.questions) > 1 else ""
+    return begun + "".join(cell.rjust(width) for cell in cells) + name
+
+
+def _line(survey: Survey, question: Question, url: str, period: int) -> str:
     from changeling_reader import ServerAnswered
 
     try:
         with asking(url) as client:
-            answer = client.json(survey_path(survey.id.hex()) + HISTOGRAM, [("period", period)])
+            path = survey_path(survey.id.hex()) + HISTOGRAM
+            answer = client.json(path, [("period", period), ("question", question.name)])
     except ServerAnswered as error:
         if error.code is not ErrorCode.NOT_ESTIMABLE:
             return f"{error}"
         return "no estimate: no device was heard of it, or of a period before"
     pairs = zip(answer["values"], answer["standard_errors"], strict=True)
-    cells = (f"{round(value, 2) + 0.0:.2f} ± {shown_error(error, 2)}".rjust(width) for value, error in pairs)
-    return f"{answer['heard']:.0f} of {answer['enrolled']:.0f}".rjust(12) + "".join(cells)
+    cells = (f"{round(value, 2) + 0.0:.2f} ± {shown_error(error, 2)}" for value, error in pairs)
+    return _row(f"{answer['heard']:.0f} of {answer['enrolled']:.0f}".rjust(12), cells, survey, question)
 
 
 def answer_at(number: int, period: int, answers: int) -> int | None:
@@ -382,8 +434,11 @@ class _Device:
             development=True,
             clock=lambda: self._time,
         )
-        self._handle: SurveyHandle = self._client.join(self._survey.id, signed=development.signed)
-        self._held: int | None = None
+        stratum = {each.name: each.values[number % len(each.values)] for each in self._survey.breakdowns}
+        self._handle: SurveyHandle = self._client.join(
+            self._survey.id, signed=development.signed, stratum=stratum or None
+        )
+        self._held: dict[str, int | None] = {}
         calendar = self._survey.calendar
         for period in range(1, calendar.periods + 1):
             if (began := calendar.time(period - 1)) > time.time():
@@ -403,14 +458,16 @@ class _Device:
         self._client.close()
 
     def _record(self, period: int) -> None:
-        held = answer_at(self._number, period, len(self._survey.answers))
-        if held == self._held:
-            return
-        self._held = held
-        if held is None:
-            self._handle.retract()
-        else:
-            self._handle.record(self._survey.answers[held])
+        for each in self._survey.questions:
+            held = answer_at(self._number, period, len(each.answers))
+            if held == self._held.get(each.name):
+                continue
+            self._held[each.name] = held
+            handle = self._handle.question(each.name)
+            if held is None:
+                handle.retract()
+            else:
+                handle.record(float(each.levels[held]) if each.is_number else each.answers[held])
 
 
 def _allow_open_files(count: int) -> None:

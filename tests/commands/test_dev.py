@@ -11,8 +11,10 @@ from itertools import pairwise
 
 import httpx
 import pytest
+from changeling_client.testing import make_survey
 from changeling_commands import dev as development
-from changeling_protocol import BadSignature
+from changeling_protocol import AtMost, BadSignature, Breakdown, Question
+from changeling_statistics import write_survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.command_line import changeling as main
@@ -66,7 +68,9 @@ class Running:
     def device(self):
         """The script, running in the folder."""
         command = [sys.executable, "-u", "-c", self.script]
-        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
             try:
                 yield process
             finally:
@@ -117,6 +121,26 @@ def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_author
 
 
 @pytest.mark.heavy
+def test_what_another_survey_asks_is_asked_in_development(tmp_path):
+    """All of its questions, a number among them, by its breakdowns, and without its constraint; the script answers each
+    of them, and says nothing against itself."""
+    questions = (
+        Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(1)),
+        Question.of_number("minutes", "How long did you wait?", [0, 30], AtMost(1), "min"),
+    )
+    own = make_survey(question=questions, breakdowns=(Breakdown("platform", ("ios", "android")),))
+    write_survey(tmp_path / "own.json", own)
+    with running(tmp_path, "--like", "own.json") as dev:
+        dev.wait_for("period +heard +0 min +30 min  minutes$")
+        with dev.device() as device:
+            dev.wait_for(ALONE[:-1] + "  drink$")
+            dev.wait_for(ALONE[:-1] + "  minutes$")
+            assert device.stdout.readline().startswith("Recorded.")
+            assert device.stdout.readline().startswith("Recorded.")
+            assert device.stdout.readline().startswith("Flushed(sent=")
+
+
+@pytest.mark.heavy
 def test_a_fleet_has_a_past_goes_on_and_is_thrown_away(tmp_path):
     """Every closed period is estimated, with bands, from all devices; then live ones come. At the end nothing stays."""
     with running(tmp_path, "--fleet", f"{DEVICES}", "--answers", "yes,no") as dev:
@@ -161,7 +185,7 @@ def test_a_folder_serves_at_one_port(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kept = tmp_path / "kept"
     kept.mkdir()
-    development.kept_survey(kept, development.kept_authority(kept), ("yes", "no"), time.time())
+    development.kept_survey(kept, development.kept_authority(kept), development.Asked.alone("yes,no"), time.time())
     before = (kept / "survey.signed").read_bytes()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -177,5 +201,5 @@ def test_a_folder_whose_survey_another_authority_signed_is_refused(tmp_path):
     signed = survey().signed_by(Ed25519PrivateKey.from_private_bytes(bytes(32)))
     (tmp_path / "survey.signed").write_bytes(signed)
     with pytest.raises(BadSignature):
-        development.kept_survey(tmp_path, AUTHORITY, ("yes", "no"), 1_800_000_000.0)
+        development.kept_survey(tmp_path, AUTHORITY, development.Asked.alone("yes,no"), 1_800_000_000.0)
     assert (tmp_path / "survey.signed").read_bytes() == signed

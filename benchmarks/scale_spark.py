@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
-from changeling_aggregator.fold import EngineOptions, FoldReport, fold
-from changeling_aggregator.opening import OpeningProcesses
+from changeling_aggregator.fold import EngineOptions, FoldReport, OpeningProcesses, fold
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.segments.parquet import encoded, write_ids
 from changeling_aggregator.store import IdFile, LoggedRequest, Segment, Store

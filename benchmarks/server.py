@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 import httpx
 import numpy as np
-from changeling_aggregator.fold import SeenIds, add_ids, fold
-from changeling_aggregator.opening import ColumnLayout, Opened, Sheaf, open_requests, upload_number
+from changeling_aggregator.fold import ColumnLayout, Opened, SeenIds, Sheaf, add_ids, fold, open_requests, upload_number
 from changeling_aggregator.testing import tallies_in
 from changeling_aggregator.testing.services import PostgreSQL, small_bucket
 from changeling_aggregator.testing.serving import (

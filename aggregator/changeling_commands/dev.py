@@ -20,9 +20,14 @@ from threading import Thread
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import typer
-from changeling_aggregator.cli.access import asking, read_private_key, write_private_key, write_public_key
-from changeling_aggregator.cli.results import shown_error
-from changeling_aggregator.cli.serve import interrupt
+from changeling_aggregator.cli import (
+    asking,
+    interrupt,
+    read_private_key,
+    shown_error,
+    write_private_key,
+    write_public_key,
+)
 from changeling_protocol import (
     AtMost,
     Breakdown,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_aggregator.cli.access import TokenFile, console, put, read_private_key, read_public_key, token_in
+from changeling_aggregator.cli import TokenFile, console, put, read_private_key, read_public_key, token_in
 from changeling_protocol import (
     BadSignature,
     EarlyEnd,

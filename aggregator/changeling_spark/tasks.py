@@ -23,8 +23,20 @@ import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from changeling_aggregator.fold import OF_A_SURVEY, BatchCounts, UploadRows, count, fresh_closings, ids_in, merged_ids
-from changeling_aggregator.opening import ColumnLayout, Opened, Opener, Sheaf, upload_number
+from changeling_aggregator.fold import (
+    OF_A_SURVEY,
+    BatchCounts,
+    ColumnLayout,
+    Opened,
+    Opener,
+    Sheaf,
+    UploadRows,
+    count,
+    fresh_closings,
+    ids_in,
+    merged_ids,
+    upload_number,
+)
 from changeling_aggregator.segments import Place, place_at
 from changeling_aggregator.segments.parquet import read_ids, write_ids
 from changeling_aggregator.store import (

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from changeling_aggregator.fold import (
     MOST_RETENTION_SECONDS,
+    Opened,
     SeenIds,
     add_ids,
     check,
@@ -21,9 +22,9 @@ from changeling_aggregator.fold import (
     fold,
     folding,
     merged_ids,
+    open_requests,
 )
 from changeling_aggregator.ingest import Registry
-from changeling_aggregator.opening import Opened, open_requests
 from changeling_aggregator.store import CHUNK_BYTES, NO_ANSWER, Store
 from changeling_aggregator.testing import counted_rows, fold_out_of_turn
 from changeling_protocol import (

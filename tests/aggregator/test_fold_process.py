@@ -14,9 +14,18 @@ from typing import TypeAlias
 
 import pytest
 from changeling_aggregator import FoldDied, StoreError, opening
-from changeling_aggregator.fold import FoldEngine, FoldProcess, FoldReport, SeenIds, check, fold
+from changeling_aggregator.fold import (
+    FoldEngine,
+    FoldProcess,
+    FoldReport,
+    Opened,
+    OpeningProcesses,
+    SeenIds,
+    check,
+    fold,
+    open_requests,
+)
 from changeling_aggregator.ingest import Registry
-from changeling_aggregator.opening import Opened, OpeningProcesses, open_requests
 from changeling_aggregator.server import FoldLoop, MovableClock, ServerSettings, Service, health, service
 from changeling_aggregator.store import AtRest, Store, TokenScope
 from changeling_aggregator.testing import FoldEngineContract, sql

@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 from changeling_aggregator import StoreError
-from changeling_aggregator.fold import check, fold
-from changeling_aggregator.opening import Opened, open_requests
+from changeling_aggregator.fold import Opened, check, fold, open_requests
 from changeling_aggregator.server.http import answer_to
 from changeling_aggregator.store import NO_ANSWER, VERSION, Store, database
 from changeling_aggregator.store.database import migrate

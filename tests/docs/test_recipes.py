@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from changeling_aggregator.cli.access import write_private_key
+from changeling_aggregator.cli import write_private_key
 from changeling_aggregator.server import real_time
 from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts
 from changeling_protocol import OFFSETS, AtMost, Question, Survey

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.cli.access import write_private_key
+from changeling_aggregator.cli import write_private_key
 from changeling_aggregator.server import real_time
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar

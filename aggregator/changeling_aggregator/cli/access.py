@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,6 +42,16 @@ STORE_KEY_VARIABLE = "CHANGELING_STORE_KEY"
 def console() -> Console:
     """Standard output, at its full width where it is no terminal."""
     return Console(width=None if sys.stdout.isatty() else 110)
+
+
+def shown_error(error: float | None, digits: int = 1) -> str:
+    """A standard error; a question mark where its variance came out below zero."""
+    return "?" if error is None else f"{error:,.{digits}f}"
+
+
+def interrupt(_: int, __: FrameType | None) -> None:
+    """Let a signal end this process as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def existing_store(place: str, at_rest: "AtRest | None" = None, *, alone: bool = False) -> "Store":

@@ -12,7 +12,7 @@ from changeling_protocol import format_instant, parse_instant
 from changeling_protocol.wire import CHANGE, COMPARISON, HISTOGRAM, NUMBERS, SERIES, WINDOWS, survey_path
 from rich.table import Table
 
-from .access import TokenFile, asking, console, token_in
+from .access import TokenFile, asking, console, shown_error, token_in
 
 Answer = Mapping[str, Any]
 Query = list[tuple[str, str]]
@@ -197,11 +197,6 @@ def _moment(name: str, at: str | None, period: int | None) -> Query:
     if period is not None:
         return [(name, str(period))]
     return [] if at is None else [("time", format_instant(parse_instant(at)))]
-
-
-def shown_error(error: float | None, digits: int = 1) -> str:
-    """A standard error; a question mark where its variance came out below zero."""
-    return "?" if error is None else f"{error:,.{digits}f}"
 
 
 def _grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequence[str] = ()) -> Table:

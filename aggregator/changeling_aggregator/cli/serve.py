@@ -7,14 +7,22 @@ import time
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from ipaddress import ip_network
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key, parse_duration
 from changeling_protocol.wire import is_loopback
 
-from .access import StoreKeyFile, TokenFile, existing_store, forget_store_key, read_public_key, read_store_key, token_in
+from .access import (
+    StoreKeyFile,
+    TokenFile,
+    existing_store,
+    forget_store_key,
+    interrupt,
+    read_public_key,
+    read_store_key,
+    token_in,
+)
 from .store import SEGMENTS_HELP, STORE_HELP
 
 if TYPE_CHECKING:
@@ -250,11 +258,6 @@ def _run(server: "uvicorn.Server", listening: socket.socket, said: str) -> None:
         typer.echo(said)
         gc.freeze()  # all that is there stays: to look through it again would stop uploads for tens of ms
         server.run(sockets=[listening])
-
-
-def interrupt(_: int, __: FrameType | None) -> None:
-    """Let a signal end this process as Ctrl-C does."""
-    raise KeyboardInterrupt
 
 
 def fold(

@@ -75,7 +75,7 @@ GOLDEN = 0.6180339887498949
 """Its multiples spread evenly between whole numbers."""
 
 
-class Asked(NamedTuple):
+class DevelopmentAsks(NamedTuple):
     """What a development survey asks, and the breakdowns of its results."""
 
     questions: tuple[Question, ...]
@@ -94,7 +94,7 @@ class Asked(NamedTuple):
         return cls(tuple(often), survey.breakdowns)
 
 
-def development_survey(asked: Asked, now: float, odds: Odds = ODDS) -> Survey:
+def development_survey(asked: DevelopmentAsks, now: float, odds: Odds = ODDS) -> Survey:
     """A survey that begins with the period that holds `now`, in Unix seconds.
 
     A device reports its answers at the end of every period, and not their change over it: so what it says does not hang
@@ -130,7 +130,7 @@ def kept_authority(folder: Path) -> Ed25519PrivateKey:
     return authority
 
 
-def kept_survey(folder: Path, authority: Ed25519PrivateKey, asked: Asked, now: float) -> Survey:
+def kept_survey(folder: Path, authority: Ed25519PrivateKey, asked: DevelopmentAsks, now: float) -> Survey:
     """The survey made in a folder last, if it asks the same and its calendar lasts; else a new one, kept there.
 
     now: Unix seconds. Raises ProtocolError for a file that holds no survey of this authority, or ValueError.
@@ -242,7 +242,7 @@ def dev(
     """
     if fleet and store is not None:
         raise ValueError("a fleet is thrown away at the end: choose one of --fleet and --store")
-    asked = Asked.alone(answers) if like is None else Asked.like(read_survey(like))
+    asked = DevelopmentAsks.alone(answers) if like is None else DevelopmentAsks.like(read_survey(like))
     signal.signal(signal.SIGTERM, interrupt)
     with tempfile.TemporaryDirectory(prefix="changeling-dev-") if store is None else nullcontext(store) as place:
         folder = Path(place)

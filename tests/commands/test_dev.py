@@ -185,7 +185,9 @@ def test_a_folder_serves_at_one_port(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kept = tmp_path / "kept"
     kept.mkdir()
-    development.kept_survey(kept, development.kept_authority(kept), development.Asked.alone("yes,no"), time.time())
+    development.kept_survey(
+        kept, development.kept_authority(kept), development.DevelopmentAsks.alone("yes,no"), time.time()
+    )
     before = (kept / "survey.signed").read_bytes()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -201,5 +203,5 @@ def test_a_folder_whose_survey_another_authority_signed_is_refused(tmp_path):
     signed = survey().signed_by(Ed25519PrivateKey.from_private_bytes(bytes(32)))
     (tmp_path / "survey.signed").write_bytes(signed)
     with pytest.raises(BadSignature):
-        development.kept_survey(tmp_path, AUTHORITY, development.Asked.alone("yes,no"), 1_800_000_000.0)
+        development.kept_survey(tmp_path, AUTHORITY, development.DevelopmentAsks.alone("yes,no"), 1_800_000_000.0)
     assert (tmp_path / "survey.signed").read_bytes() == signed

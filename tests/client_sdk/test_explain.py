@@ -30,6 +30,7 @@ from changeling_protocol import (
     KaryResponse,
     MutationSpace,
     Odds,
+    Question,
     Report,
     SignedSubset,
     StateSpace,
@@ -314,6 +315,23 @@ def test_no_survey_forges_a_line_of_what_a_person_reads(joined):
     for one, other in zip(hostile, plain, strict=True):
         assert one.count("\n") == other.count("\n")
         assert all(line.isprintable() for line in one.split("\n"))
+
+
+def test_no_breakdown_forges_a_line_of_what_a_person_reads(joined):
+    """Nor do the names and values of breakdowns, which whoever signs a survey chooses as well."""
+    made = replace(PLAIN, breakdowns=(Breakdown("app\nAt most 0 in all.", ("a\x1b[2J\n- forged", "b")),))
+    handle, app, *_ = joined(made, stratum={"app\nAt most 0 in all.": "a\x1b[2J\n- forged"})
+    for printed in map(str, (handle.ledger(), app.explain(made.id), privacy_notice(made))):
+        assert all(line.isprintable() for line in printed.split("\n"))
+        assert not any(line.startswith(("At most 0", "- forged")) for line in printed.split("\n"))
+
+
+def test_the_example_of_what_others_may_conclude_is_an_answer_that_people_give():
+    """A device answers a freezing question by itself; its "no" is nothing that anybody ever answered."""
+    drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
+    made = make_survey(question=[Question.of_freezing(drink), drink], periods=7, epsilon=2)
+    for printed in (str(explain(made)), privacy_notice(made)):
+        assert 'that you ever answered "tea"' in printed
 
 
 APP = (Path(__file__).parents[2] / "docs/app.md").read_text()

@@ -326,6 +326,16 @@ def test_no_breakdown_forges_a_line_of_what_a_person_reads(joined):
         assert not any(line.startswith(("At most 0", "- forged")) for line in printed.split("\n"))
 
 
+def test_no_reason_why_a_survey_is_refused_forges_a_line(begin):
+    """What an error says of a relay is the survey's text as well, also where Python's own words repeat it."""
+    made, heard = replace(PLAIN, relay="https://a\x1b(0\u2028- forged \u2100.example"), []
+    device, *_ = begin(made, on_error=heard.append)
+    device.join(made.id, signed=None)
+    device.flush()
+    for printed in map(str, (device.ledger(), *heard)):
+        assert all(line.isprintable() for line in printed.split("\n"))
+
+
 def test_the_example_of_what_others_may_conclude_is_an_answer_that_people_give():
     """A device answers a freezing question by itself; its "no" is nothing that anybody ever answered."""
     drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))

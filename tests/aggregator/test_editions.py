@@ -252,12 +252,12 @@ def verifying(
     published.counts(1, 60)
     monkeypatch.chdir(tmp_path)
 
-    def verified(named: str, forged: dict[str, bytes], *options: str) -> tuple[int, str]:
+    def verified(named: str, forged: dict[str, bytes | httpx.Response], *options: str) -> tuple[int, str]:
         def answer(request: httpx.Request) -> httpx.Response:
             path = request.url.path.replace(named, published.log.survey.id.hex())
             made = next((content for end, content in forged.items() if path.endswith(end)), None)
             if made is not None:
-                return httpx.Response(200, content=made)
+                return made if isinstance(made, httpx.Response) else httpx.Response(200, content=made)
             found = get(path)
             place = {"content-location": found.headers.get("content-location", "../latest/")}
             return httpx.Response(found.status_code, content=found.content, headers=place)
@@ -281,6 +281,24 @@ def test_a_server_writes_nothing_beside_the_folder_that_is_kept(
     asked = published.log.survey.id.hex()
     verifying(asked, {"edition.signed": forged, "/outside": b"anything"}, "--keep", str(tmp_path / "kept"))
     assert not outside.exists()
+
+
+@pytest.mark.parametrize("what", ["a place that is none", "figures without an end", "a file that no URL names"])
+def test_verify_says_in_a_line_what_is_wrong_with_whatever_it_is_sent(
+    verifying: Callable[..., tuple[int, str]], published: Published, get: Get, what: str
+) -> None:
+    """Nothing that a server answers ends the command by a defect of its own."""
+    signed = get(published.file("edition.signed")).content
+    edition = Edition.unverified(signed)
+    named = replace(edition, files={**edition.files, "a\nb": bytes(32)}).signed_by(Ed25519PrivateKey.generate())
+    forged = {
+        "a place that is none": {
+            "edition.signed": httpx.Response(200, content=signed, headers={"content-location": "x"})
+        },
+        "figures without an end": {"series.json": b"[" * 100_000},
+        "a file that no URL names": {"edition.signed": named},
+    }[what]
+    assert verifying(published.log.survey.id.hex(), forged)[0] == 1
 
 
 def test_verify_is_about_the_survey_and_the_edition_that_were_asked_for(

@@ -9,7 +9,7 @@ from math import inf, nan
 from traceback import format_exception
 
 import pytest
-from changeling_client import BadEnrolment, EnrolmentOver, Recorded
+from changeling_client import BadEnrolment, EnrolmentOver, Recorded, Status
 from changeling_client.testing import stored
 from changeling_protocol import (
     OFFSETS,
@@ -400,6 +400,24 @@ def test_no_other_question_keeps_a_first_answer_out_of_the_first_period_of_a_clo
     device.at(START + 80).flush()
     told = {(report.track, node.end): true for report, node, true in server.reports()}
     assert told[1, 1] == space.index(0, 1)
+
+
+def test_however_much_is_recorded_before_a_survey_is_known_the_first_answers_are_those_of_the_first_period(begin):
+    """Else whether a device takes part in a closed cohort, and sends anything, hung on how often answers change."""
+    tracks = [Track(1, KaryResponse(StateSpace(2, null=False), TRUTHFUL), 0, 4, question=place) for place in (0, 1)]
+    made = asking(
+        *tracks, questions=[Question(name, "?", ("a", "b"), AtMost(2)) for name in "xy"], closed=True, periods=4
+    )
+    device, server, _ = begin(made, now=START + 1)
+    handle = device.join(made.id, signed=None)
+    handle.question("x").record("a")
+    for number in range(300):
+        handle.question("y").record("ab"[number % 2])
+    device.at(START + 65)
+    handle.question("x").record("b")
+    device.at(START + 130).flush()
+    assert handle.status is Status.JOINED
+    assert server.reports()
 
 
 def test_an_answer_is_the_last_one_whether_its_question_was_named_or_not(begin):

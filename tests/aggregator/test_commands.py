@@ -12,6 +12,8 @@ from contextlib import closing, contextmanager
 from io import StringIO
 
 import pytest
+from changeling_aggregator.cli.access import console
+from changeling_aggregator.cli.results import histogram_table, series_table
 from changeling_aggregator.server import real_time
 from changeling_aggregator.store import AtRest
 from changeling_commands import main as run
@@ -401,3 +403,14 @@ def test_what_is_no_duration_is_refused(text):
         ValueError, match="months and years differ in length" if text[1:] in ("mo", "y") else "duration"
     ):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("table", [histogram_table, series_table])
+def test_what_stands_in_brackets_is_shown_as_it_is(table, capsys):
+    """In a question or an answer it is no markup: nothing of it is lost, and no table fails."""
+    names = ["tea [black]", "[green]", "with[/out] milk"]
+    figures = {"values": [1.0] * 3, "standard_errors": [1.0] * 3, "intervals": [[0.0, 2.0]] * 3}
+    row = {**figures, "period": 1, "time": "2027", "entries": 3, "heard": 3, "response_rate": 1.0}
+    console().print(table({"question": "Which [one]?", "answers": names, "confidence": 0.95, "series": [row], **row}))
+    said = capsys.readouterr().out
+    assert [each for each in ("Which [one]?", *names) if each not in said] == []

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
+from changeling_aggregator.cli import verify
 from changeling_aggregator.server import ServerSettings, Service
 from changeling_aggregator.store import AtRest, Store
 from changeling_commands import main as run
 from changeling_protocol import Calendar, EarlyEnd, Edition, ResultsKey, SurveyId, UnixSeconds, edition_id
+from changeling_reader import ServerClient
 from changeling_statistics import edition_columns, verify_files
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -239,3 +242,73 @@ def test_each_of_several_questions_is_asked_for_by_name(tmp_path: Path) -> None:
         told = get(f"/page/surveys/{asked.id.hex()}").json()
         assert [each["name"] for each in told["questions"]] == ["of3", "of2"]
         assert get(f"{path}/status").json()["question"] == row["question"]
+
+
+@pytest.fixture
+def verifying(
+    published: Published, get: Get, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """Runs `verify` of a survey against a server that answers some paths, by their ends, as it likes."""
+    published.counts(1, 60)
+    monkeypatch.chdir(tmp_path)
+
+    def verified(named: str, forged: dict[str, bytes | httpx.Response], *options: str) -> tuple[int, str]:
+        def answer(request: httpx.Request) -> httpx.Response:
+            path = request.url.path.replace(named, published.log.survey.id.hex())
+            made = next((content for end, content in forged.items() if path.endswith(end)), None)
+            if made is not None:
+                return made if isinstance(made, httpx.Response) else httpx.Response(200, content=made)
+            found = get(path)
+            place = {"content-location": found.headers.get("content-location", "../latest/")}
+            return httpx.Response(found.status_code, content=found.content, headers=place)
+
+        client = ServerClient("https://s.example", transport=httpx.MockTransport(answer))
+        monkeypatch.setattr(verify, "asking", lambda *_: client)
+        return run(["verify", named, "--server", "https://s.example", *options]), capsys.readouterr().out
+
+    return verified
+
+
+@pytest.mark.parametrize("name", ["../outside", "{absolute}"])
+def test_a_server_writes_nothing_beside_the_folder_that_is_kept(
+    verifying: Callable[..., tuple[int, str]], published: Published, get: Get, tmp_path: Path, name: str
+) -> None:
+    """An edition names its files, and whoever verifies it need not trust the server that made it."""
+    outside = tmp_path / "outside"
+    edition = Edition.unverified(get(published.file("edition.signed")).content)
+    name = name.format(absolute=outside)
+    forged = replace(edition, files={**edition.files, name: bytes(32)}).signed_by(Ed25519PrivateKey.generate())
+    asked = published.log.survey.id.hex()
+    verifying(asked, {"edition.signed": forged, "/outside": b"anything"}, "--keep", str(tmp_path / "kept"))
+    assert not outside.exists()
+
+
+@pytest.mark.parametrize("what", ["a place that is none", "figures without an end", "a file that no URL names"])
+def test_verify_says_in_a_line_what_is_wrong_with_whatever_it_is_sent(
+    verifying: Callable[..., tuple[int, str]], published: Published, get: Get, what: str
+) -> None:
+    """Nothing that a server answers ends the command by a defect of its own."""
+    signed = get(published.file("edition.signed")).content
+    edition = Edition.unverified(signed)
+    named = replace(edition, files={**edition.files, "a\nb": bytes(32)}).signed_by(Ed25519PrivateKey.generate())
+    forged = {
+        "a place that is none": {
+            "edition.signed": httpx.Response(200, content=signed, headers={"content-location": "x"})
+        },
+        "figures without an end": {"series.json": b"[" * 100_000},
+        "a file that no URL names": {"edition.signed": named},
+    }[what]
+    assert verifying(published.log.survey.id.hex(), forged)[0] == 1
+
+
+def test_verify_is_about_the_survey_and_the_edition_that_were_asked_for(
+    verifying: Callable[..., tuple[int, str]], published: Published, get: Get
+) -> None:
+    """A server that shows another survey of the authority's, or another edition of it, is told."""
+    (Path("authority.pub")).write_text(PINNED[0].hex())
+    right, signed = published.log.survey.id.hex(), get(published.file("edition.signed")).content
+    shown = {f"/{name}": get(published.file(name)).content for name in Edition.unverified(signed).files}
+    whole = {**shown, "/edition.signed": signed}
+    assert verifying(right, whole, "--edition", edition_id(signed).hex(), "--authority", "authority.pub")[0] == 0
+    assert verifying("ab" * 16, whole, "--authority", "authority.pub")[0] == 1
+    assert verifying(right, whole, "--edition", "ab" * 16, "--authority", "authority.pub")[0] == 1

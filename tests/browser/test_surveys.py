@@ -19,6 +19,7 @@ DRINK = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
 MINUTES = Question.of_number("minutes", "How long?", ["0", "30", "60"], AtMost(3), "min")
 HTML = "<script>alert(2)</script><b>What?</b>"
 HTML_ANSWERS = ("<img src=x onerror=alert(1)>", "<b>bold</b> &amp; <a href='/page/x'>linked</a>", "plain")
+UNIT = "<b>min</b> <a href='/page/x'>linked</a>"
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,7 @@ def shown(tmp_path_factory):
         for name, questions, calendar, breakdowns in (
             ("several", several, short, ()),
             ("number", [MINUTES], short, (Breakdown("arm", ("A", "B")),)),
+            ("unit", [Question.of_number("long", "How long?", ["0", "30"], AtMost(3), UNIT)], short, ()),
             ("freezing", [DRINK, Question.of_freezing(DRINK)], short, ()),
             ("long", [asked(HTML, HTML_ANSWERS)], long, ()),
         )
@@ -144,3 +146,10 @@ def test_a_long_survey_is_drawn_thinned_and_its_words_as_they_are(shown, opens):
     assert all(heading in page.inner_text("#series-numbers") for heading in HTML_ANSWERS)
     assert dialogs == []
     assert not any(url.endswith("/x") for url in requests)
+
+
+def test_the_unit_of_a_number_is_no_markup_in_its_chart(opens):
+    """Charts take some markup in their words: of a unit nothing becomes bold, or a link."""
+    page = opens("unit")
+    page.wait_for_selector("#number-chart .ytitle")
+    assert page.locator("#number-chart svg a, #number-chart svg tspan[style*='bold']").count() == 0

@@ -24,14 +24,15 @@ from changeling_central import (
     square_root,
 )
 from changeling_central.ahead import estimated_changes, laplace_variance, reached_at_most
+from changeling_central.levels import window_shifts, windows_of
 from changeling_central.linear_query import Reach
 from changeling_central.offers import in_words, root_mean_square
-from changeling_central.optimised import solved
+from changeling_central.optimised import moved_by, solved
 from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import best_hierarchy
-from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 
-from .examples import QUERIES, made_for
+from .examples import CALENDAR, QUERIES, histories, made_for
 
 compared = cache(changeling_central.compared)
 ONE, NONE, SMALL = Fraction(1), Fraction(0), Fraction(1, 10**6)
@@ -330,3 +331,46 @@ def test_what_was_chosen_goes_on_as_it_began_without_choosing_again(monkeypatch,
         assert not again.covers(COUNT, Calendar(0, 3600, 49), TWICE)
     with pytest.raises(BadState, match="--mechanism counter"):
         offered(None).made(Asked(COUNT, TWO_DAYS, TWICE, ONE, delta, None, {"kind": "counter"}))
+
+
+BOUNDS_IN_TIME = [
+    TimeBounded(2),
+    TimeBounded(3),
+    AtMostWithin(3, 4),
+    Hybrid((AtMost(2), TimeBounded(2))),
+]
+
+
+@pytest.mark.parametrize("constraint", BOUNDS_IN_TIME, ids=str)
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_life_within_a_bound_in_time_moves_a_tree_or_windows_further_than_is_counted(name, constraint):
+    """Every life of two seconds a period: what it moves, added up over a tree's blocks at their rates, over windows of
+    every length, and through any whole matrix, is at most what the noise is drawn for."""
+    query, calendar = QUERIES[name], CALENDAR
+    ends = [[0, *states[1::2]] for states in histories(2, constraint, 2 * calendar.periods, query.fixed)]
+    levels = np.array(query.table)[np.unique(ends, axis=0)]
+    for shape in (
+        Shape(Blocks(4, (1, 2, 4)), ((-0.2, 0.6, 0.1), (0.5, 0.0, 0.0))),
+        Shape(Blocks(4, (1, 3)), ((1, 1, 0),)),
+    ):
+        moved = sum(
+            (np.abs(np.diff(levels[:, [*range(0, 4, width), 4]], axis=1)).sum(2) * rates).sum(1)
+            for width, rates in zip(shape.blocks.widths, shape.rates, strict=True)
+        )
+        assert moved.max() <= shape.loss(query, calendar, constraint) * (1 + 1e-12)
+    classes = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
+    for window in range(1, 5):
+        changes = levels[:, window:] - levels[:, :-window]
+        counted = [window_shifts(query, windows_of(calendar, window), each) for each in classes]
+        assert np.abs(changes).sum((1, 2)).max() <= max(each.total for each in counted)
+        assert (changes**2).sum((1, 2)).max() <= max(each.squares for each in counted)
+    matrix = np.random.default_rng(1).integers(-9, 10, (4, 4))
+    through = matrix @ np.diff(levels, axis=1)
+    for law, most in ((Law.LAPLACE, np.abs(through)), (Law.GAUSSIAN, through**2)):
+        assert most.sum((1, 2)).max() <= moved_by(query, calendar, constraint, law).most(matrix, law)
+
+
+def test_a_matrix_for_entries_of_several_classes_moves_as_many_columns_as_any_of_them():
+    """Entries of one class come once, into one column of a histogram, and those of another may go on to a second."""
+    constraint = Hybrid((AtMost(1), TimeBounded(5)))
+    assert moved_by(HISTOGRAM, CALENDAR, constraint, Law.LAPLACE).ways.shape[1:] == (2, 4)

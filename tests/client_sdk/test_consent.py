@@ -464,3 +464,16 @@ def test_a_store_with_flipped_bits_raises_client_errors_alone(tmp_path, device):
                     told = repr(error).encode()
                     assert not [piece for kind in pieces for piece in kind if len(piece) > 8 and piece in told]
         clock.now = START + 200
+
+
+def test_a_sound_database_of_the_host_is_not_destroyed_for_the_lock_beside_it(tmp_path):
+    """Named as the store by mistake, with a lock of the host's own, as `filelock` names it: it never was a store."""
+    place = tmp_path / "store.db"
+    with closing(sqlite3.connect(place)) as theirs, theirs:
+        theirs.execute("CREATE TABLE orders (id INTEGER)")
+    (tmp_path / "store.db.lock").touch()
+    before = place.read_bytes()
+    with suppress(StoreUnusable):
+        client(tmp_path, FakeServer(), Clock(), consent=False).close()
+    assert place.exists()
+    assert place.read_bytes() == before

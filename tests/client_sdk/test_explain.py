@@ -30,6 +30,7 @@ from changeling_protocol import (
     KaryResponse,
     MutationSpace,
     Odds,
+    Question,
     Report,
     SignedSubset,
     StateSpace,
@@ -314,6 +315,33 @@ def test_no_survey_forges_a_line_of_what_a_person_reads(joined):
     for one, other in zip(hostile, plain, strict=True):
         assert one.count("\n") == other.count("\n")
         assert all(line.isprintable() for line in one.split("\n"))
+
+
+def test_no_breakdown_forges_a_line_of_what_a_person_reads(joined):
+    """Nor do the names and values of breakdowns, which whoever signs a survey chooses as well."""
+    made = replace(PLAIN, breakdowns=(Breakdown("app\nAt most 0 in all.", ("a\x1b[2J\n- forged", "b")),))
+    handle, app, *_ = joined(made, stratum={"app\nAt most 0 in all.": "a\x1b[2J\n- forged"})
+    for printed in map(str, (handle.ledger(), app.explain(made.id), privacy_notice(made))):
+        assert all(line.isprintable() for line in printed.split("\n"))
+        assert not any(line.startswith(("At most 0", "- forged")) for line in printed.split("\n"))
+
+
+def test_no_reason_why_a_survey_is_refused_forges_a_line(begin):
+    """What an error says of a relay is the survey's text as well, also where Python's own words repeat it."""
+    made, heard = replace(PLAIN, relay="https://a\x1b(0\u2028- forged \u2100.example"), []
+    device, *_ = begin(made, on_error=heard.append)
+    device.join(made.id, signed=None)
+    device.flush()
+    for printed in map(str, (device.ledger(), *heard)):
+        assert all(line.isprintable() for line in printed.split("\n"))
+
+
+def test_the_example_of_what_others_may_conclude_is_an_answer_that_people_give():
+    """A device answers a freezing question by itself; its "no" is nothing that anybody ever answered."""
+    drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
+    made = make_survey(question=[Question.of_freezing(drink), drink], periods=7, epsilon=2)
+    for printed in (str(explain(made)), privacy_notice(made)):
+        assert 'that you ever answered "tea"' in printed
 
 
 APP = (Path(__file__).parents[2] / "docs/app.md").read_text()

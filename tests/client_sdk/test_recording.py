@@ -9,7 +9,7 @@ from math import inf, nan
 from traceback import format_exception
 
 import pytest
-from changeling_client import BadEnrolment, EnrolmentOver, Recorded
+from changeling_client import BadEnrolment, EnrolmentOver, Recorded, Status
 from changeling_client.testing import stored
 from changeling_protocol import (
     OFFSETS,
@@ -376,6 +376,58 @@ def test_whether_a_closed_cohort_takes_an_entry_does_not_hang_on_the_group_that_
         device.join(made.id, answers=[{"x": "tea", "y": "coffee"}])
         groups.add(stored(device, made.id)[0][0].group)
     assert groups == {0, 1}
+
+
+@pytest.mark.parametrize("null", [True, False])
+def test_no_other_question_keeps_a_first_answer_out_of_the_first_period_of_a_closed_cohort(begin, null):
+    """A change of one question waits for the server's time, and the first answer to another was given after it: it is
+    of the first period all the same, as the cost counts with, before any closing is answered."""
+    space = MutationSpace(2) if null else StateSpace(2, null=False)
+    tracks = [
+        Track(1, KaryResponse(StateSpace(2, null=False), TRUTHFUL), 0, 4),
+        Track(1, KaryResponse(space, TRUTHFUL), 0, 4, question=1),
+    ]
+    drink = Question("drink", "?", ("tea", "coffee"), TimeBounded(5))
+    food = Question("food", "?", ("rice", "bread"), AtMost(2))
+    made = asking(*tracks, questions=(drink, food), closed=True, periods=4)
+    device, server, _ = begin(made, now=START + 1)
+    handle = device.join(made.id, signed=None)
+    handle.question("drink").record("tea")
+    device.at(START + 20)
+    handle.question("drink").record("coffee")
+    handle.question("food").record("rice")
+    device.join(made.id)
+    device.at(START + 80).flush()
+    told = {(report.track, node.end): true for report, node, true in server.reports()}
+    assert told[1, 1] == space.index(0, 1)
+
+
+def test_however_much_is_recorded_before_a_survey_is_known_the_first_answers_are_those_of_the_first_period(begin):
+    """Else whether a device takes part in a closed cohort, and sends anything, hung on how often answers change."""
+    tracks = [Track(1, KaryResponse(StateSpace(2, null=False), TRUTHFUL), 0, 4, question=place) for place in (0, 1)]
+    made = asking(
+        *tracks, questions=[Question(name, "?", ("a", "b"), AtMost(2)) for name in "xy"], closed=True, periods=4
+    )
+    device, server, _ = begin(made, now=START + 1)
+    handle = device.join(made.id, signed=None)
+    handle.question("x").record("a")
+    for number in range(300):
+        handle.question("y").record("ab"[number % 2])
+    device.at(START + 65)
+    handle.question("x").record("b")
+    device.at(START + 130).flush()
+    assert handle.status is Status.JOINED
+    assert server.reports()
+
+
+def test_an_answer_is_the_last_one_whether_its_question_was_named_or_not(begin):
+    """The only question may be named: before the survey is known, too, both ways record the one answer."""
+    device, *_ = begin(PLAIN)
+    handle = device.join(PLAIN.id, signed=None)
+    for each, answer in ((handle, "tea"), (handle.question(PLAIN.only.name), "coffee"), (handle, "tea")):
+        each.record(answer)
+    device.flush()
+    assert handle.answer() == "tea"
 
 
 def test_two_hundred_questions_are_answered_in_one_report_each(joined):

@@ -13,7 +13,7 @@ from itertools import count
 
 import psycopg
 import pytest
-from changeling_client import Client, Recorded, SharedCallbacks, Silenced, StoreBusy, entries
+from changeling_client import Client, Recorded, SharedCallbacks, Silenced, StoreBusy, StoreUnusable, entries
 
 from ..protocol.examples import AUTHORITY, PINNED
 from .device import START, URL, Clock, FakeServer, ended, forked
@@ -43,6 +43,20 @@ def test_who_left_while_another_pod_waited_does_not_come_back(postgresql, level)
         assert told == [Recorded.DROPPED]
         with other._device.store.transaction() as db:
             assert entries.numbers(db, pods.survey.id) == [0]
+
+
+@pytest.mark.parametrize("theirs", ["name text", "version integer"])
+def test_no_table_of_the_host_is_dropped_without_consent(postgresql, theirs):
+    """Its database has tables with such names as a store's: they never were one, and starting without consent, or
+    withdrawing it, leaves them as they are."""
+    database = postgresql.new()
+    schema = database.rpartition("%3D")[2]
+    for name, columns in (("format", theirs), ("device", "serial text"), ("entries", "amount integer")):
+        postgresql.sql(f"CREATE TABLE {schema}.{name} ({columns})")
+    with suppress(StoreUnusable):
+        Pods(database=database).client(consent=False).close()
+    left = postgresql.sql(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")
+    assert {name for (name,) in left} == {"format", "device", "entries"}
 
 
 def new_elsewhere(postgresql):

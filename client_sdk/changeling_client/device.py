@@ -18,7 +18,7 @@ from .entries import Answer, Known, Pending, Status
 from .errors import ClientClosed, ClientError, StoreBusy, StoreUnusable, WitnessTrouble
 from .flushing import Flush, Flushed, next_due_ms
 from .ledger import Account, Ledger, account, ledger
-from .recording import NULL, FirstAnswers, Recorded, check_first, current, place_of, record_in
+from .recording import NULL, FirstAnswers, Recorded, check_first, current, place_of, record_in, waiting_for_time
 from .server import Servers, known_time, ms_of
 from .settings import ClientSettings
 from .store import ClientStore, Forks, StoreConnection, reading, survive
@@ -167,10 +167,11 @@ class Device(Forks):
             return None
         with self.store.transaction() as db:
             kept = entries.load(db, self.store.wrapping, id_, number)
-        waiting = [each.answer for each in kept.pending if each.question == question]
-        if waiting or known.status is Status.ASKED:
+        asked = known.status is Status.ASKED
+        place = 0 if asked else place_of(known.survey, question)
+        waiting = kept.waiting_about(question) if asked else waiting_for_time(known.survey, kept, place)
+        if waiting or asked:
             return waiting[-1] if waiting else None
-        place = place_of(known.survey, question)
         state = current(kept.held[place].states)
         return None if state == NULL else known.survey.questions[place].answers[state - 1]
 

@@ -76,7 +76,7 @@ def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
         try:
             Endpoint(survey.relay)
         except ValueError as error:
-            raise BadSurvey(f"its relay cannot be spoken with: {error}") from error
+            raise BadSurvey(f"its relay cannot be spoken with: {error}") from None
     return survey
 
 

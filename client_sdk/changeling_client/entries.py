@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgpack
 from changeling_protocol import (
     ID_BYTES,
+    MOST_QUESTIONS,
     Coins,
     EntryNumber,
     HistoryState,
@@ -41,9 +42,9 @@ Drawn = Collection[tuple[TrackNumber, NodeNumber]]
 """Which nodes an entry reports of the tracks on which it reports only some; those not yet answered."""
 Answer: TypeAlias = str | float
 """An answer as an app records it: the name of an answer, or a number."""
-MOST_PENDING = 256
-"""The most answers of an entry that are kept until the survey or the time is known; then the newest takes the place of
-the one before it to the same question, so that of each question the newest is kept."""
+MOST_PENDING = 2 * MOST_QUESTIONS + 1
+"""The most answers of an entry that are kept until the survey or the time is known. Of each question the first is kept,
+by which a closed cohort is entered, and the newest: of so many answers three are about the same question."""
 _LEAST_BYTES = 256
 """The encrypted part of an entry is padded to so much, or the next power of two: its length tells no answer."""
 _BYTES_EACH = 128
@@ -288,6 +289,10 @@ class Entry(NamedTuple):
     def __repr__(self) -> str:
         return "<an entry>"
 
+    def waiting_about(self, question: str) -> list[Answer | None]:
+        """The answers that wait to be judged and may be about a question: the only one may be named, or not."""
+        return [each.answer for each in self.pending if each.question == question or "" in (question, each.question)]
+
     def waiting_for(self, pending: Pending) -> "Entry":
         """The entry with one more answer that waits to be judged."""
         kept = list(self.pending)
@@ -295,8 +300,8 @@ class Entry(NamedTuple):
             by_question: dict[str, list[int]] = {}
             for place, each in enumerate(kept):
                 by_question.setdefault(each.question, []).append(place)
-            same, most = by_question.get(pending.question), max(by_question.values(), key=len)
-            del kept[same[-1] if same else most[-2:][0]]
+            same, most = by_question.get(pending.question, []), max(by_question.values(), key=len)
+            del kept[same[-1] if len(same) > 1 else most[-2:][0]]
         return self._replace(pending=(*kept, pending))
 
     def dropping(self, *standings: Standing) -> "Entry":

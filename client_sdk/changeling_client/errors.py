@@ -24,6 +24,11 @@ from changeling_protocol import ChangelingError
 _MISSING = frozenset({404, 405, 410})
 
 
+def shown(text: str) -> str:
+    """A survey's text as it may stand in a line of ours: whoever signs it begins no other line, and moves no cursor."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
 class ClientError(ChangelingError):
     """Root of every error this package raises besides ValueError."""
 
@@ -91,6 +96,9 @@ class BadSurvey(CannotJoin):
 
     `__cause__` is the protocol's BadSignature, MalformedBytes or UnderstatedEpsilon.
     """
+
+    def __init__(self, words: str) -> None:
+        super().__init__(shown(words))
 
 
 class WrongSurvey(CannotJoin):

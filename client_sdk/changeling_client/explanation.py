@@ -16,7 +16,8 @@ from typing import cast
 
 from changeling_protocol import Agreeing, Breakdown, Question, Randomizer, ReleasePlan, Report, Survey, upwards
 
-from .ledger import cost_if_restored, shown
+from .errors import shown
+from .ledger import cost_if_restored
 
 PLACES = 12
 """Bounds are rounded to so many decimal places."""
@@ -273,7 +274,7 @@ def moved(conclusion: Conclusion) -> str:
 
 def in_the_open(breakdowns: Sequence[Breakdown]) -> str:
     """The names of breakdowns with their values, as part of a sentence."""
-    return "; ".join(f"{each.name} ({', '.join(each.values)})" for each in breakdowns)
+    return "; ".join(f"{shown(each.name)} ({', '.join(map(shown, each.values))})" for each in breakdowns)
 
 
 def _about_reports(explanation: Explanation) -> Sequence[str]:
@@ -290,7 +291,7 @@ def _about_reports(explanation: Explanation) -> Sequence[str]:
 
 def _about_conclusions(explanation: Explanation) -> Sequence[str]:
     rare, example, even = explanation.conclusions
-    answer = f'"{shown(explanation.survey.questions[0].answers[0])}"'
+    answer = f'"{shown(explanation.survey.asked[0].answers[0])}"'
     return (
         f"All reports together: whoever thought before that it was {percent_up(example.before)} likely that you ever "
         f"answered {answer} can at most come to think it {percent_up(example.at_most)}, and at least "
@@ -305,13 +306,13 @@ def _about_conclusions(explanation: Explanation) -> Sequence[str]:
 
 def _about_the_rest(explanation: Explanation) -> Sequence[str]:
     survey = explanation.survey
-    shown = "Not hidden is that you take part, and when your device is on the network to report."
+    told = "Not hidden is that you take part, and when your device is on the network to report."
     if survey.public:
-        shown += f" So is this, which the app tells as it is: {in_the_open(survey.public)}"
-        shown += f"; it may change {survey.stratum_changes} times." if survey.stratum_changes else "."
+        told += f" So is this, which the app tells as it is: {in_the_open(survey.public)}"
+        told += f"; it may change {survey.stratum_changes} times." if survey.stratum_changes else "."
     before = "This survey goes on from another one. " if survey.follows else ""
     return (
-        shown,
+        told,
         f"{before}What other surveys tell about you, those before and after this one too, adds to what is said here.",
         f"For experts: local differential privacy of the whole history of an entry, epsilon {survey.epsilon} over the "
         f"whole survey, {cost_if_restored(survey)} with a backup put back once; delta 0. On average over its weeks "
@@ -371,7 +372,7 @@ def _sent(survey: Survey) -> Sequence[str]:
 
 
 def _concluded(survey: Survey) -> Sequence[str]:
-    example, answer = explain(survey).conclusions[1], shown(survey.questions[0].answers[0])
+    example, answer = explain(survey).conclusions[1], shown(survey.asked[0].answers[0])
     return (
         "The server, and whoever sees all that your device ever sends for this survey, can conclude at most this: what "
         f"was thought {percent_up(example.before)} likely before, such as that you ever answered "
@@ -391,8 +392,8 @@ def _seen(survey: Survey) -> Sequence[str]:
         public += ", and one of a few offsets, drawn by lot once, with which your device rounds numbers"
     if survey.relay:
         between = (
-            f"A relay at {survey.relay} stands between your device and the server: it sees your network address and "
-            "sealed messages that it cannot open, and the server does not see your address."
+            f"A relay at {shown(survey.relay)} stands between your device and the server: it sees your network address "
+            "and sealed messages that it cannot open, and the server does not see your address."
         )
     else:
         between = (

@@ -9,6 +9,7 @@ from changeling_protocol import Survey, from_micro, lives_cost, micro, per_week,
 
 from . import entries, outbox
 from .entries import Known, Status
+from .errors import shown
 from .store import StoreConnection, Wrapping
 
 
@@ -46,7 +47,9 @@ class Ledger:
             f"Done with up to period {self.answered_period:,}; {self.waiting:,} to be sent, {self.dropped:,} too late.",
         ]
         if self.public:
-            lines.append(f"Told as it is: {', '.join(f'{name} {value}' for name, value in self.public.items())}.")
+            lines.append(
+                f"Told as it is: {', '.join(f'{shown(name)} {shown(value)}' for name, value in self.public.items())}."
+            )
         if self.clipped:
             lines.append(f"Numbers beyond the levels, taken for the first or the last one: {self.clipped:,}.")
         return "\n".join(lines)
@@ -137,11 +140,6 @@ def _account(known: Known) -> SurveyAccount:
         return SurveyAccount(known.id.hex(), None, known.status, epsilon, None, known.reason)
     weekly = per_week(epsilon, survey.calendar.period * survey.calendar.periods)
     return SurveyAccount(known.id.hex(), survey.title, known.status, epsilon, weekly)
-
-
-def shown(text: str) -> str:
-    """A survey's text as it may stand in a line of ours: whoever signs it begins no other line, and moves no cursor."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def _plain(number: Decimal) -> str:

@@ -20,6 +20,7 @@ from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusa
 from .store import (
     APPLICATION,
     DAMAGE,
+    TABLE_NAMES,
     TABLES,
     VERSION,
     ClientStore,
@@ -53,8 +54,11 @@ _SESSION = (
 )
 _MAKING = f"SELECT pg_advisory_xact_lock({APPLICATION})"
 _REPORTING = f"({APPLICATION}::bigint << 32) | 'format'::regclass::oid::bigint"
+_MARK = "a store of changeling-client"
+"""The comment on the table `format`, by which a store is known for one, however damaged."""
 _TABLES = (
     "CREATE TABLE format (version BIGINT NOT NULL);",  # one row, which every transaction holds
+    f"COMMENT ON TABLE format IS '{_MARK}';",
     TABLES.replace(" INTEGER", " BIGINT").replace(" BLOB", " BYTEA").replace(" WITHOUT ROWID", ""),
     "ALTER TABLE entries ALTER private SET STATISTICS 0; ALTER TABLE drawn ALTER nodes SET STATISTICS 0;",
     "ALTER TABLE closings ALTER reports SET STATISTICS 0; ALTER TABLE closings ALTER id SET STATISTICS 0;",
@@ -112,18 +116,16 @@ class StoreDatabase:
         return PostgreSQLStore(self, key)
 
     def is_ours(self) -> bool:
-        """True if there are tables of a store's name in the store's own schema, as then it was one."""
-        return self.exists()
+        """True if there is a table of a store with its mark. Raises StoreBusy if the database cannot be reached."""
+        with _store_errors(str(self)), self.connect() as connection:
+            mark = connection.execute("SELECT obj_description(to_regclass('format'), 'pg_class')").fetchone()
+            return mark == (_MARK,)
 
     def destroy(self) -> None:
         """Drops all tables of a store. Raises StoreReadOnly."""
         with _store_errors(str(self)), self.connect() as connection:
             connection.execute(f"SET lock_timeout = '{store.BUSY_SECONDS}s'")
-            connection.execute(f"DROP TABLE IF EXISTS {', '.join(_named_tables())} CASCADE")
-
-
-def _named_tables() -> list[str]:
-    return [line.split()[2] for part in _TABLES for line in part.splitlines() if line.startswith("CREATE TABLE")]
+            connection.execute(f"DROP TABLE IF EXISTS {', '.join(('format', *sorted(TABLE_NAMES)))} CASCADE")
 
 
 class _Connection:

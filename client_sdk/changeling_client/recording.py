@@ -229,7 +229,7 @@ def _record(
     close = needed_close(survey.plan, entry, drawn, period, questions)
     if close is None and needed_close(survey.plan, entry, drawn, entry.answered + 1, questions) is None:
         return entry, Recorded.FROZEN
-    if entry.pending and not time_known:
+    if not time_known and waiting_for_time(survey, entry, place):
         return entry.waiting_for(pending), Recorded.PENDING
     if state == current(held.states):
         return entry, Recorded.UNCHANGED
@@ -243,6 +243,14 @@ def _record(
         first_s = at_ms // 1000 if first_s is None else min(first_s, at_ms // 1000)
     after = Held(held.mutations + 1, first_s, entered(held.states, close, state))
     return entry.holding(place, after), Recorded.COUNTED
+
+
+def waiting_for_time(survey: Survey, entry: Entry, place: int) -> list[Answer | None]:
+    """The answers to a question that wait until the server's time was heard: later ones to it are judged after them.
+
+    Those to other questions do not wait for them: a first answer is of the period in which it was given.
+    """
+    return [each.answer for each in entry.pending if place_of(survey, each.question) == place]
 
 
 def _counts_time(constraint: Constraint) -> bool:
@@ -368,7 +376,7 @@ def _keep(
 def _kept_for_later(entry: Entry, pending: Pending) -> tuple[Entry, Recorded]:
     """Keeps an answer for a survey that is not known yet."""
     answer = pending.answer
-    before = [each.answer for each in entry.pending if each.question == pending.question]
+    before = entry.waiting_about(pending.question)
     if (before[-1] if before else None) == answer:
         return entry, Recorded.UNCHANGED
     return entry.waiting_for(pending), Recorded.PENDING

@@ -13,9 +13,9 @@ from changeling_protocol import NodeNumber, Report, Survey, Track, TrackNumber, 
 from . import entries, outbox
 from .device import Device
 from .entries import Entry, Known, Status
+from .errors import shown
 from .explanation import moment, percent_down, percent_up, said, truthfulness
 from .flushing import next_due_ms
-from .ledger import shown
 from .server import known_time
 from .store import StoreConnection, reading
 

@@ -17,7 +17,18 @@ from typing import Any
 
 from . import store
 from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
-from .store import APPLICATION, DAMAGE, TABLES, VERSION, ClientStore, ReportingLock, Wrapping, survive, sync_folder
+from .store import (
+    APPLICATION,
+    DAMAGE,
+    TABLE_NAMES,
+    TABLES,
+    VERSION,
+    ClientStore,
+    ReportingLock,
+    Wrapping,
+    survive,
+    sync_folder,
+)
 
 if sys.platform == "win32":
     import msvcrt
@@ -56,13 +67,25 @@ class StoreFile:
         return SQLiteStore(self.path, key)
 
     def is_ours(self) -> bool:
-        """True if a file that cannot be opened was a store of ours: by the mark in its head, or the lock beside it."""
+        """True if a file that cannot be opened was a store of ours: by the mark in its head; or by the lock beside it,
+        unless it is a sound database of somebody else."""
         try:
             with open(self.path, "rb") as content:
                 head = content.read(_MARK_AT + 4)
         except OSError:
             return False
-        return head[_MARK_AT:] == APPLICATION.to_bytes(4) or _beside(self.path, ".lock").exists()
+        if head[_MARK_AT:] == APPLICATION.to_bytes(4):
+            return True
+        return _beside(self.path, ".lock").exists() and not self._is_of_another()
+
+    def _is_of_another(self) -> bool:
+        """True if the file has tables, and not a store's; or if that cannot be told at the moment."""
+        try:
+            with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True)) as connection:
+                names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        except sqlite3.Error as error:
+            return not getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+        return bool(names) and not names >= TABLE_NAMES
 
     def destroy(self) -> None:
         """Overwrites and deletes the file, with all files beside it that SQLite made. Raises StoreReadOnly."""

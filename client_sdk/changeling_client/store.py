@@ -5,6 +5,7 @@ Here is what a store promises whatever keeps it, a file (`sqlite`), or a databas
 """
 
 import os
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -122,6 +123,7 @@ CREATE TABLE drops (              -- what was not kept or not sent, by its reaso
     count INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
+TABLE_NAMES = frozenset(re.findall(r"CREATE TABLE (\w+)", TABLES))
 KEY_BYTES = 32
 BUSY_SECONDS = 5.0
 """How long a transaction waits for another process."""

@@ -411,7 +411,7 @@ class WriteRegistry(ReadRegistry):
         is_sealing = isinstance(key, SealingKey)
         purpose, option = (_SEALING, "") if is_sealing else (_RESULTS, " --results")
         # Of two who publish at once one waits here, and then sees the other's dates.
-        rows = self._connection.execute(select(keys).where(purpose).order_by(keys.c.id).with_for_update())
+        rows = self._connection.execute(select(keys).where(purpose).order_by(keys.c.id).with_for_update()).all()
         row = next((row for row in rows if row.id == key_id(key.public)), None)
         if row is None:
             raise ValueError(f"this server did not make that key: ask it for one with `changeling keys new{option}`")

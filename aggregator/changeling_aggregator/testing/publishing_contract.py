@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from threading import Barrier
 
 import pytest
-from changeling_protocol import EarlyEnd, SealingKey, SurveyId, UnixSeconds
+from changeling_protocol import EarlyEnd, SealingKey, SurveyId, UnixSeconds, key_id
 
 from ..errors import StoreError
 from ..store import (
@@ -104,10 +104,10 @@ class PublishingContract(OpenedStore):
             assert writing.publish_key(key, signed)
         with store.transaction() as writing:
             assert not writing.publish_key(key, signed)
-            with pytest.raises(ValueError, match="other dates"):
-                writing.publish_key(SealingKey(key.public, 10, 21), b"signed otherwise")
             with pytest.raises(ValueError, match="did not make"):
                 writing.publish_key(SealingKey(bytes(31) + b"\7", 0, 1), b"signed")
+            with pytest.raises(ValueError, match="other dates"):
+                writing.publish_key(SealingKey(key.public, 10, 21), b"signed otherwise")
         with store.view() as view:
             assert published(view.sealing_keys()) == {key.id: PublishedKey(key, signed)}
             assert len(view.private_keys()) == 2
@@ -120,6 +120,16 @@ class PublishingContract(OpenedStore):
             (left,) = view.private_keys().values()
             assert left.public_key().public_bytes_raw() == unsigned
             assert published(view.sealing_keys()) == {}
+
+    def test_after_a_key_is_refused_nothing_is_left_that_reads(self, store: Store) -> None:
+        """Whoever holds the refusal, what was written is put to its place: at once, and not when that is forgotten."""
+        with store.transaction() as writing:
+            first, *_ = sorted((writing.make_key() for _ in range(8)), key=key_id)
+            writing.publish_key(SealingKey(first, 10, 20), b"signed")
+        with pytest.raises(ValueError, match="other dates") as refused, store.transaction() as writing:
+            writing.publish_key(SealingKey(first, 10, 21), b"signed otherwise")
+        store.write_back()
+        assert refused.value.__traceback__
 
     def test_of_published_keys_one_is_valid_at_a_time(self, store: Store) -> None:
         """One that would be valid along with another is refused with the dates to use; what joins is not."""

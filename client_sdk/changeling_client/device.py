@@ -16,7 +16,7 @@ from . import enrolment, entries, witness
 from .enrolment import Enroller
 from .entries import Answer, Known, Pending, Status
 from .errors import ClientClosed, ClientError, StoreBusy, StoreUnusable, WitnessTrouble
-from .flushing import Flush, Flushed, next_due_ms
+from .flushing import ANOTHER_REPORTS, Flush, Flushed, next_due_ms
 from .ledger import Account, Ledger, account, ledger
 from .recording import NULL, FirstAnswers, Recorded, check_first, current, place_of, record_in, waiting_for_time
 from .server import Servers, known_time, ms_of
@@ -28,8 +28,8 @@ LONGEST_WAIT_SECONDS = 900.0
 """A device looks at its clock again after so long: it may have slept, or been set."""
 SOONEST_SECONDS = 1.0
 RETRY_SECONDS = 5.0
-"""Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps; else
-each wait is twice the one before, as a witness is asked each time."""
+"""Another process that reports may have ended after so long. After trouble that no server is to blame for each wait is
+twice the one before, as a witness is asked each time."""
 FLUSH_SECONDS = 60.0
 JOINED_JUST_NOW_SECONDS, RECORDED_JUST_NOW_SECONDS = 1.0, 0.1
 """A call so soon after another was made because of it, most likely."""
@@ -262,7 +262,7 @@ class Device(Forks):
         """The store, which is the one that was witnessed, while nobody reports. Raises StoreBusy, or Silenced."""
         with self.store.reporting.tried() as alone:
             if not alone:
-                raise StoreBusy("another process of this app is reporting")
+                raise StoreBusy(ANOTHER_REPORTS)
             if (silenced := witness.check(self.store, self.settings.witness)) is not None:
                 raise silenced
             yield self.store
@@ -444,8 +444,10 @@ class Reporter(Forks):
         self._wanted = False
         self._told = False
         """True if the app was told that there is no thread."""
-        self._troubles = 0
-        """How many flushes in a row have met trouble."""
+        self._vain = 0
+        """How many flushes in a row have met trouble, or have left due what was."""
+        self._due_ms: UnixMilliseconds | None = None
+        """What was due next after the last flush."""
         self._thread: threading.Thread | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
         survive(self)
@@ -496,7 +498,7 @@ class Reporter(Forks):
         """
         try:
             flushed = self._device.flush(FLUSH_SECONDS, unbidden=True)
-            return self._until_next(flushed.trouble is not None)
+            return RETRY_SECONDS if flushed.trouble == ANOTHER_REPORTS else self._until_next(flushed)
         except ClientClosed:  # or without consent, until it is given again
             pass
         except ClientError as error:
@@ -505,16 +507,19 @@ class Reporter(Forks):
             _log.exception("reporting has failed")
         return LONGEST_WAIT_SECONDS
 
-    def _until_next(self, trouble: bool) -> float:
+    def _until_next(self, flushed: Flushed) -> float:
         due_ms, now_ms = self._device.next_due_ms(), self._device.now_ms()
+        is_due = due_ms is not None and due_ms < now_ms
+        in_vain = flushed.trouble is not None or (is_due and due_ms == self._due_ms)  # it waits for a server
+        self._due_ms = due_ms
+        self._vain = self._vain + 1 if in_vain else 0
+        if is_due and not in_vain:  # it fell due meanwhile
+            return SOONEST_SECONDS
         wait = LONGEST_WAIT_SECONDS
-        if due_ms is not None and due_ms >= now_ms:
+        if due_ms is not None and not is_due:
             wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
-        elif due_ms is not None:
-            trouble = True  # it waits for the server or the witness
-        self._troubles = self._troubles + 1 if trouble else 0
-        retry = RETRY_SECONDS * 2.0 ** min(self._troubles - 1, 10)
-        return min(wait, max(self._device.pause_ms() / 1000 + 0.001, retry)) if trouble else wait
+        retry = RETRY_SECONDS * 2.0 ** min(self._vain - 1, 10)
+        return min(wait, max(self._device.pause_ms() / 1000 + 0.001, retry)) if in_vain else wait
 
     def _run(self) -> None:
         wake, stopped = self._wake, self._stopped

@@ -355,6 +355,9 @@ class _Moment(NamedTuple):
     drops_waiting: bool
 
 
+ANOTHER_REPORTS = "another process of this app is reporting"
+
+
 @dataclass(frozen=True, slots=True)
 class Flushed:
     """The result of a flush, counted in closings. A closing is one entry's answer to the close of one period.
@@ -403,7 +406,7 @@ class Flush:
         """
         with self._store.reporting.tried() as alone:
             if not alone:
-                return Flushed(0, self._waiting(), 0, "another process of this app is reporting"), []
+                return Flushed(0, self._waiting(), 0, ANOTHER_REPORTS), []
             self._servers.begin(unbidden)
             return self._run()
 

@@ -292,3 +292,36 @@ def test_a_witness_that_fails_on_and_on_is_asked_less_and_less_often(joined, tmp
     assert waits == pytest.approx([5, 10, 20, 40, 80, 160, 320, 640, 900], rel=0.01)
     witness.error = None
     assert reporter.step() == pytest.approx(900, rel=0.01)
+
+
+def test_who_waits_for_another_process_that_reports_goes_on_soon_after_it_has_ended(joined):
+    """However often it found the other at work: that is no trouble, and asks nobody anything."""
+    _, device, server, clock = joined(PLAIN)
+    clock.now = START + 80
+    reporter, store = Reporter(device._device), device._device.store
+    held = store.reporting._take()
+    assert [reporter.step() for _ in range(4)] == [5.0] * 4
+    assert not server.reports()
+    store.reporting._give(held)
+    reporter.step()
+    assert server.reports()
+
+
+def test_what_falls_due_while_others_are_answered_is_answered_at_once(joined):
+    """The next entry of many waits for no server and no witness: the next flush is a second later, not twice as late
+    as the one before."""
+    _, device, server, clock = joined(PLAIN, entries=40)
+    reporter, waits = Reporter(device._device), []
+    clock.now, answering = START + 70, device._device.flush
+
+    def slow(*args, **options):
+        flushed = answering(*args, **options)
+        clock.now += 1.5
+        return flushed
+
+    device._device.flush = slow
+    while not waits or waits[-1] < 30:  # until the next closing
+        waits.append(reporter.step())
+        clock.now += waits[-1]
+    assert waits[:-1] == [1.0] * len(waits[1:])
+    assert len(waits) > 2

@@ -123,11 +123,11 @@ class Client:
         Returns what became of the reports. Trouble with the server is told there, and loses none of them.
         Raises a store's errors, or ClientClosed.
         """
+        from .device import NO_STORE
         from .flushing import Flushed
 
         self._device.doubt("flush")
-        nothing = Flushed(0, 0, 0, "the store cannot be used")
-        return self._device.quietly(lambda: self._device.flush(timeout), nothing)
+        return self._device.quietly(lambda: self._device.flush(timeout), Flushed(0, 0, 0, NO_STORE))
 
     def leave(self, survey_id: bytes | str) -> None:
         """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
@@ -188,7 +188,7 @@ class Client:
 
     def ledger(self) -> Account:
         """The cost of all surveys of this store so far, and at most; `str` of it is in plain words."""
-        return self._device.quietly(self._device.account, self._device.no_account())
+        return self._device.quietly(self._device.account, self._device.no_account(unread=True))
 
     def reports(self) -> tuple[SurveyReports, ...]:
         """Each survey's reports: those sent, those that wait, and a preview of the next; `str` of each is in words.
@@ -262,9 +262,11 @@ class SurveyHandle:
 
     @property
     def reason(self) -> str:
-        """The reason why the survey was refused, in words; empty if it was not."""
+        """The reason why nothing is recorded or sent any more, in words: it was refused, left, moved or silenced."""
+        from .entries import Status, why_not
+
         known = self._known()
-        return "" if known is None else known.reason
+        return "" if known is None or known.status <= Status.ENDED else known.reason or why_not(known, self.id)
 
     def record(self, answer: Answer, entry: int = 0) -> Recorded:
         """Records the entry's answer from now on; it is on disk when this returns.
@@ -304,12 +306,13 @@ class SurveyHandle:
 
         Nothing more of it is sent; what another process is sending just now may still arrive. Its number is given to
         nobody else, its epsilon stays spent, and what is recorded for it is dropped. The other entries go on.
-        Raises ValueError for what is no number; a store's errors.
+        Raises ValueError for an entry that the survey never had; a store's errors.
         """
         from changeling_protocol import EntryNumber
 
-        if type(entry) is not int:
-            raise ValueError(f"entries are numbered from 0, got {entry!r}")
+        entries = 2**31 if (known := self._known()) is None else known.entries
+        if type(entry) is not int or entry not in range(entries):
+            raise ValueError(f"entries are numbered 0 to {entries - 1}, got {entry!r}")
         self._device.leave(self.id, EntryNumber(entry))
 
     def answer(self, entry: int = 0) -> Answer | None:

@@ -31,6 +31,7 @@ RETRY_SECONDS = 5.0
 """Another process that reports may have ended after so long. After trouble that no server is to blame for each wait is
 twice the one before, as a witness is asked each time."""
 FLUSH_SECONDS = 60.0
+NO_STORE = "the store cannot be used"
 JOINED_JUST_NOW_SECONDS, RECORDED_JUST_NOW_SECONDS = 1.0, 0.1
 """A call so soon after another was made because of it, most likely."""
 STOP_SECONDS = 0.5
@@ -199,8 +200,10 @@ class Device(Forks):
         unbidden: whether nobody asked for it, so that servers which have failed a short while ago are not asked.
         """
         self.keep_reporting()
-        if not self.consent or self._servers is None:
+        if not self.consent:
             return Flushed(0, 0, 0, None)
+        if self._servers is None:
+            return Flushed(0, 0, 0, NO_STORE)
         try:
             flush = Flush(self.store, self._servers, self.settings, self._sending, NetworkTime(timeout), self.coins)
             flushed, told = flush.run(unbidden)
@@ -284,11 +287,11 @@ class Device(Forks):
         self.keep_reporting()
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
         with self._looking() as db:
-            return self.no_account() if db is None else account(db, at_most, witnessed)
+            return self.no_account(unread=self.consent) if db is None else account(db, at_most, witnessed)
 
-    def no_account(self) -> Account:
-        """The account of a store in which there is nothing."""
-        return Account(from_micro(0), self.settings.max_epsilon, (), {}, self.settings.witness is not None)
+    def no_account(self, unread: bool) -> Account:
+        """The account of a store in which there is nothing, or that cannot be read."""
+        return Account(from_micro(0), self.settings.max_epsilon, (), {}, self.settings.witness is not None, unread)
 
     @reading
     def find(self, id_: SurveyId) -> Known | None:

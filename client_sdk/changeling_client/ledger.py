@@ -92,6 +92,7 @@ class Account:
     spent: the sum of what its surveys count; a survey counts whole from the moment it is joined.
     at_most: what the app lets it come to, for good. surveys: each survey. drops: what was not kept or sent, by reason.
     witnessed: whether the device would notice that a backup was put back.
+    unread: True where the store cannot be read now, so that nothing else here says what was spent.
     """
 
     spent: Decimal
@@ -99,8 +100,11 @@ class Account:
     surveys: tuple[SurveyAccount, ...]
     drops: Mapping[str, int]
     witnessed: bool
+    unread: bool = False
 
     def __str__(self) -> str:
+        if self.unread:
+            return "What surveys have cost cannot be read at the moment."
         lines = [f"Privacy spent on surveys: {_plain(self.spent)} of at most {_plain(self.at_most)}."]
         lines += [f"- {survey}" for survey in self.surveys]
         if self.drops:

@@ -34,6 +34,7 @@ from changeling_protocol import (
     CannotOpen,
     Closing,
     Coins,
+    EarlyEnd,
     Group,
     KaryResponse,
     MalformedBytes,
@@ -61,6 +62,7 @@ from changeling_protocol import (
     symbol_bytes,
 )
 from changeling_protocol.wire import (
+    END,
     KEYS,
     UPLOADS,
     decode_upload_request,
@@ -203,6 +205,7 @@ class FakeServer:
         self.reports: list[ReceivedReport] = []
         self.last_reports: list[ReceivedReport] = []
         self._surveys: dict[SurveyId, Survey] = {}
+        self._ends: dict[SurveyId, EarlyEnd] = {}
         self._key = SealingKey(_PRIVATE.public_key().public_bytes_raw(), 0, _FOR_EVER)
         self._seen: set[tuple[SurveyId, int, bytes, int]] = set()
         self._online, self._status, self._retry_after = True, 200, ""
@@ -213,6 +216,13 @@ class FakeServer:
             raise TypeError(f"a survey is published, such as make_survey() gives, not a {type(survey).__name__}")
         self._surveys[survey.id] = survey
         return survey.id
+
+    def end_early(self, survey: SurveyId, last: int) -> None:
+        """Ends a survey, as operators do: once the grace of that period is over nothing of it is taken any more.
+
+        last: the number of the last period that counts, from 1.
+        """
+        self._ends[survey] = EarlyEnd(survey, last)
 
     def signed(self, survey: Survey) -> bytes:
         """The survey as its authority signed it, for an app that brings it along."""
@@ -263,8 +273,11 @@ class FakeServer:
         if method == "GET" and path == KEYS:
             return encode_key_list([self._key.signed_by(AUTHORITY)])
         for survey in self._surveys.values():
-            if method == "GET" and path == survey_path(survey.id.hex()):
+            at = survey_path(survey.id.hex())
+            if method == "GET" and path == at:
                 return self.signed(survey)
+            if method == "GET" and path == at + END and survey.id in self._ends:
+                return self._ends[survey.id].signed_by(AUTHORITY)
         return None
 
     def _take(self, body: bytes) -> bytes:
@@ -279,17 +292,26 @@ class FakeServer:
                 refused[index] = Refusal.UNKNOWN_KEY
             except KeyError:
                 refused[index] = Refusal.UNKNOWN_SURVEY
+            except _Closed:
+                refused[index] = Refusal.CLOSED
         self.last_reports = self.last_reports or before
         return encode_acknowledgement(refused)
 
     def _count(self, envelope: bytes) -> None:
         survey = self._surveys[head_of(envelope).survey]
+        end = self._ends.get(survey.id)
+        if end is not None and self.clock() > survey.calendar.time(end.last) + survey.grace:
+            raise _Closed
         for report in received(survey, open_envelope(envelope, _PRIVATE)):
             self.last_reports.append(report)
             key = survey.id, report.node.end, report.closing, report.track
             if key not in self._seen:
                 self._seen.add(key)
                 self.reports.append(report)
+
+
+class _Closed(Exception):
+    """A survey was ended, and the grace of its last period is over."""
 
 
 def received(survey: Survey, plaintext: bytes) -> list[ReceivedReport]:

@@ -130,8 +130,9 @@ def test_where_nothing_can_be_kept_a_silent_app_runs_on(tmp_path, monkeypatch, p
         assert (survey.answer(), survey.survey, survey.ledger(), survey.reason) == (None, None, None, "")
         assert survey.status is Status.NOT_JOINED
         survey.stratum({})
-        assert client.flush() == Flushed(0, 0, 0, None)
-        assert (client.reports(), client.ledger().surveys, client.ledger().spent) == ((), (), 0)
+        assert client.flush() == Flushed(0, 0, 0, "the store cannot be used")
+        assert (client.reports(), client.ledger().surveys) == ((), ())
+        assert str(client.ledger()) == "What surveys have cost cannot be read at the moment."
     assert all(isinstance(each, ClientError) for each in told)
 
 

@@ -81,6 +81,34 @@ def test_trouble_keeps_what_is_due_and_after_it_all_of_it_comes(kit, trouble):
     assert server.reports == server.last_reports
 
 
+def test_a_survey_that_ends_early_is_ended_on_the_device_once_its_server_says_so(kit):
+    """After the grace of its last period: until then all is taken as before."""
+    client, server = kit()
+    asked = make_survey(periods=10, grace=86_400)
+    handle = client.join(server.publish(asked))
+    handle.record("tea")
+    server.end_early(asked.id, 2)
+    for day in range(1, 6):
+        server.clock.advance(days=1)
+        flushed = client.flush()
+        assert (flushed.sent == 1) is (day <= 2)
+        assert (handle.status is Status.JOINED) is (day <= 2)
+    assert handle.status is Status.ENDED
+    assert handle.reason == ""
+
+
+def test_an_entry_that_never_was_is_not_left_and_what_was_left_says_so(kit):
+    """A mistyped number is told, and nobody is taken for withdrawn."""
+    client, server = kit()
+    handle = client.join(server.publish(make_survey(periods=10)), entries=2)
+    for number in (2, -1):
+        with pytest.raises(ValueError, match="numbered 0 to 1"):
+            handle.leave(number)
+    handle.leave(1)
+    client.leave(handle.id)
+    assert "was left" in handle.reason
+
+
 def test_a_second_client_of_the_folder_goes_on_and_a_restored_store_is_silenced(tmp_path, kit):
     """The witness stands beside the store, so that an app can test what a backup does."""
     client, server = kit()

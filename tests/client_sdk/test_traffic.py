@@ -310,7 +310,7 @@ def test_who_waits_for_another_process_that_reports_goes_on_soon_after_it_has_en
 def test_what_falls_due_while_others_are_answered_is_answered_at_once(joined):
     """The next entry of many waits for no server and no witness: the next flush is a second later, not twice as late
     as the one before."""
-    _, device, server, clock = joined(PLAIN, entries=40)
+    _, device, _, clock = joined(PLAIN, entries=40)
     reporter, waits = Reporter(device._device), []
     clock.now, answering = START + 70, device._device.flush
 

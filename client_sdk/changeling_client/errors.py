@@ -29,6 +29,11 @@ def shown(text: str) -> str:
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
+def quoted(text: str) -> str:
+    """The same in quotation marks that are seldom in it."""
+    return f"“{shown(text)}”"
+
+
 class ClientError(ChangelingError):
     """Root of every error this package raises besides ValueError."""
 

@@ -16,7 +16,7 @@ from typing import cast
 
 from changeling_protocol import Agreeing, Breakdown, Question, Randomizer, ReleasePlan, Report, Survey, upwards
 
-from .errors import shown
+from .errors import quoted, shown
 from .ledger import cost_if_restored
 
 PLACES = 12
@@ -291,7 +291,7 @@ def _about_reports(explanation: Explanation) -> Sequence[str]:
 
 def _about_conclusions(explanation: Explanation) -> Sequence[str]:
     rare, example, even = explanation.conclusions
-    answer = f'"{shown(explanation.survey.asked[0].answers[0])}"'
+    answer = quoted(explanation.survey.asked[0].answers[0])
     return (
         f"All reports together: whoever thought before that it was {percent_up(example.before)} likely that you ever "
         f"answered {answer} can at most come to think it {percent_up(example.at_most)}, and at least "
@@ -348,9 +348,9 @@ def _asked(survey: Survey) -> Sequence[str]:
 
 
 def _with_answers(question: Question) -> str:
-    answers = [f'"{shown(answer)}"' for answer in question.answers]
+    answers = [quoted(answer) for answer in question.answers]
     named = answers[0] if len(answers) == 1 else f"{', '.join(answers[:-1])} or {answers[-1]}"
-    return f'"{shown(question.text)}"; the answers that it tells apart are {named}'
+    return f"{quoted(question.text)}; the answers that it tells apart are {named}"
 
 
 def _sent(survey: Survey) -> Sequence[str]:
@@ -372,11 +372,11 @@ def _sent(survey: Survey) -> Sequence[str]:
 
 
 def _concluded(survey: Survey) -> Sequence[str]:
-    example, answer = explain(survey).conclusions[1], shown(survey.asked[0].answers[0])
+    example, answer = explain(survey).conclusions[1], quoted(survey.asked[0].answers[0])
     return (
         "The server, and whoever sees all that your device ever sends for this survey, can conclude at most this: what "
         f"was thought {percent_up(example.before)} likely before, such as that you ever answered "
-        f'"{answer}", can come to be thought at most {percent_up(example.at_most)} and at least '
+        f"{answer}, can come to be thought at most {percent_up(example.at_most)} and at least "
         f"{percent_down(example.at_least)} likely.",
         "Other surveys that you take part in add to that.",
         "What is published are estimates for all who take part together, from at least "

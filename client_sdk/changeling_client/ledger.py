@@ -9,7 +9,7 @@ from changeling_protocol import Survey, from_micro, lives_cost, micro, per_week,
 
 from . import entries, outbox
 from .entries import Known, Status
-from .errors import shown
+from .errors import quoted, shown
 from .store import StoreConnection, Wrapping
 
 
@@ -72,7 +72,7 @@ class SurveyAccount:
     reason: str = ""
 
     def __str__(self) -> str:
-        asked = f"“{shown(self.question)}”" if self.question else f"survey {self.id}"
+        asked = quoted(self.question) if self.question else f"survey {self.id}"
         return f"{asked} ({self.status}): {self._cost()}"
 
     def _cost(self) -> str:

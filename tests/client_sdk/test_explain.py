@@ -198,7 +198,7 @@ def test_the_words_hold_what_a_person_would_ask():
     asked = replace(SMALL["k-rr of states"], breakdowns=(shown,), stratum_changes=2, follows=bytes(16))
     words = str(explain(asked))  # two states at odds of 7:2: a ratio of 49:4 for both reports
     assert (
-        'it was 10% likely that you ever answered "tea" can at most come to think it 58%, and at least 0.89%' in words
+        "it was 10% likely that you ever answered “tea” can at most come to think it 58%, and at least 0.89%" in words
     )
     assert "64% of the time; by luck it would 33% of the time" in words
     assert (
@@ -218,10 +218,10 @@ def test_a_notice_is_one_paragraph_of_what_is_asked_sent_concluded_public_and_wi
     notice = privacy_notice(survey(calendar=DAILY, minimum=50))
     assert "\n" not in notice
     for words in (
-        'the question "What do you drink?"; the answers that it tells apart are "tea", "coffee" or "neither".',
+        'the question “What do you drink?”; the answers that it tells apart are “tea”, “coffee” or “neither”.',
         "From 2027-01-01 to 2027-01-09 your device sends at most 14 randomized reports on how your answer has changed. "
         "They fall due at most once every day; those that fall due together go in one message, encrypted for",
-        'such as that you ever answered "tea", can come to be thought at most 99.9984% and at least 0.00002% likely',
+        "such as that you ever answered “tea”, can come to be thought at most 99.9984% and at least 0.00002% likely",
         "from at least 50 reports each",
         "on how your answer has changed.",
         "No relay stands between",
@@ -341,7 +341,7 @@ def test_the_example_of_what_others_may_conclude_is_an_answer_that_people_give()
     drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
     made = make_survey(question=[Question.of_freezing(drink), drink], periods=7, epsilon=2)
     for printed in (str(explain(made)), privacy_notice(made)):
-        assert 'that you ever answered "tea"' in printed
+        assert "that you ever answered “tea”" in printed
 
 
 APP = (Path(__file__).parents[2] / "docs/app.md").read_text()

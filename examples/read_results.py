@@ -44,7 +44,7 @@ def main() -> None:
             for value, (low, high) in zip(at["values"], at["simultaneous"], strict=True)
         ]
         table.add_row(at["time"], *cells)
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)  # what stands in brackets in an answer is shown as it is
 
     # Estimates are never clipped, so they may lie below zero, and their sums and differences stay unbiased.
     reports = sum(node["reports"] for node in published["nodes"])

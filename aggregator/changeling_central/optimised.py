@@ -99,14 +99,16 @@ def moved_by(query: LinearQuery, calendar: Calendar, constraint: Constraint, law
     found: list[Floats] = []
     if MOST_PERIODS[law] < T:
         raise ValueError(f"a matrix is searched for calendars of up to {MOST_PERIODS[law]} periods, got {T}")
-    for reach in reaches(constraint, calendar):
-        _, corners = corners_of(query, min(reach.periods, T))
-        if not corners:
-            raise ValueError("a matrix is searched where it is known what an entry may count for")
-        if query.fixed:
-            size = query.extent.appears[law is Law.GAUSSIAN]
-        elif corners == COUNTED:
-            size = max(*query.appearing, *query.moving) ** (1 + (law is Law.GAUSSIAN))
+    classes = reaches(constraint, calendar)
+    # The columns that entries of some class reach are listed for all, so that what every class does has one shape.
+    _, corners = corners_of(query, min(T, max(reach.periods for reach in classes)))
+    if not corners:
+        raise ValueError("a matrix is searched where it is known what an entry may count for")
+    if query.fixed:
+        size = query.extent.appears[law is Law.GAUSSIAN]
+    elif corners == COUNTED:
+        size = max(*query.appearing, *query.moving) ** (1 + (law is Law.GAUSSIAN))
+    for reach in classes:
         most = int(MOST_PRODUCTS[law] / (T * T * len(corners[0])))
         listed = list(islice(_ways(corners, reach, T), most + 1))
         if len(listed) > most:

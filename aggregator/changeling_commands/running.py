@@ -166,7 +166,7 @@ def _sentence(error: Exception) -> str | None:
     sqlalchemy, httpx = (sys.modules.get(module) for module in ("sqlalchemy.exc", "httpx"))
     if sqlalchemy is not None and isinstance(error, sqlalchemy.DBAPIError):
         return f"the store cannot be used: {error.orig}"
-    if httpx is not None and isinstance(error, httpx.HTTPError):
+    if httpx is not None and isinstance(error, httpx.HTTPError | httpx.InvalidURL):
         return f"the server could not be reached: {error}"
     return None
 

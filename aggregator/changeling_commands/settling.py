@@ -205,8 +205,9 @@ def say_freezing(console: Console, constraint: Constraint, planned: "Planned", h
     )
     if bias > chosen.noise:
         console.print(
-            "[yellow]warning:[/] freezing is more than the noise, and more devices do not help: allow more changes, or "
-            "leave out --at-most, and the number with the least error is allowed",
+            "warning: freezing is more than the noise, and more devices do not help: allow more changes, or leave out "
+            "--at-most, and the number with the least error is allowed",
+            style="yellow",
             highlight=False,
         )
 

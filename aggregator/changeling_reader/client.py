@@ -47,7 +47,8 @@ class ServerClient:
 
     url: the server's base URL. token: one of its tokens, or None for what is open to all.
     timeout: seconds for each request. transport: instead of a connection, for tests.
-    Every method raises ServerAnswered for an error of the server's, httpx.HTTPError where it cannot be reached.
+    Every method raises ServerAnswered for an error of the server's, httpx.HTTPError where it cannot be reached, and
+    MalformedBytes or ValueError for what is no answer to what was asked.
     Raises ValueError for a token that would go over plain HTTP to another machine.
 
     >>> ServerClient("http://surveys.example.org", token="secret")
@@ -119,7 +120,7 @@ class ServerClient:
         if answer.status_code == httpx.codes.NOT_MODIFIED:
             self._remembered.move_to_end(key)
             return known
-        content: dict[str, Any] = msgpack.unpackb(answer.content)
+        content = _map(msgpack.unpackb(answer.content))
         self._remembered[key] = answer.headers.get("etag", ""), content
         if len(self._remembered) > MOST_REMEMBERED:
             self._remembered.popitem(last=False)
@@ -127,8 +128,11 @@ class ServerClient:
 
     def json(self, path: str, query: Sequence[Parameter] = ()) -> dict[str, Any]:
         """An answer in JSON."""
-        content: dict[str, Any] = self.request("GET", path, query).json()
-        return content
+        answer = self.request("GET", path, query)
+        try:
+            return _map(answer.json())
+        except RecursionError:
+            raise MalformedBytes("the server's answer is nested too deeply") from None
 
     def status(self, survey: str) -> dict[str, Any]:
         """How far a survey is; with an operator's token also what was refused. survey: its id, in hex."""
@@ -145,15 +149,26 @@ class ServerClient:
 
     def survey(self, survey: str) -> Survey:
         """A survey as it is published there, its signature not checked. survey: its id, in hex."""
-        return Survey.unverified(self.request("GET", survey_path(survey), headers={"accept": MSGPACK}).content)
+        answer = self.request("GET", survey_path(survey), headers={"accept": MSGPACK})
+        found = Survey.unverified(answer.content)
+        if found.id.hex() != survey.lower():
+            raise MalformedBytes(f"the server sent survey {found.id.hex()}, and not {survey}, which was asked for")
+        return found
 
     def sealing_key(self) -> tuple[SealingKey | None, UnixSeconds]:
         """The sealing key that is valid longest, its signature not checked, if any is; and the server's time."""
         answer = self.request("GET", KEYS)
-        now = UnixSeconds(parsedate_to_datetime(answer.headers["date"]).timestamp())
+        now = UnixSeconds(parsedate_to_datetime(answer.headers.get("date", "")).timestamp())
         keys = [SealingKey.unverified(signed) for signed in decode_key_list(answer.content)]
         return max((key for key in keys if key.valid_at(now)), key=lambda key: key.expires, default=None), now
 
     def fold(self) -> None:
         """Have it count all that it has taken."""
         self.request("POST", FOLD)
+
+
+def _map(content: Any) -> dict[str, Any]:
+    """What an answer holds. Raises MalformedBytes where that is no map."""
+    if not isinstance(content, dict):
+        raise MalformedBytes("the server's answer holds no names of figures")
+    return content

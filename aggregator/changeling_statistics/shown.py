@@ -420,7 +420,7 @@ def _in_file(name: str, answer: Plain, files: dict[str, bytes], close: float) ->
             yield from _in_rows(name, csv_shown(answer), text, close)
         else:
             yield from _in_answer(name, answer, json.loads(text), close)
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError, csv.Error) as error:
         yield WrongFigure(name, None, "the file", f"cannot be read: {error}", "can be")
 
 

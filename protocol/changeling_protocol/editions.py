@@ -5,6 +5,7 @@ with a results key; the authority certifies that key as it does sealing keys. An
 what is published under that name never changes.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,6 +16,9 @@ from .signing import ID_BYTES, DatedKey, SignedObject, SurveyId, authority_key
 from .upload import SealingKey
 
 HASH_BYTES = 32
+_FILE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}\.(csv|json)")
+"""Names of files that show figures. They are a server's words, become parts of URLs and are written to disk, so a name
+is no path, means the same on every system, and is none of the signed files beside them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class Edition(SignedObject):
     tracks: of each track columns of its published nodes: their numbers, their reports, and the sums of their slots, one
     node after the other. groups: of each group columns of its closings: their periods, how many entries were heard, and
     how many of these were new, or had been missed. All columns are signed 64-bit integers, little-endian.
-    files: the SHA-256 of each file that shows figures, by its name.
+    files: the SHA-256 of each file that shows figures, by its name: of lower-case letters, digits and hyphens, ending
+    in .csv or .json.
     """
 
     kind: ClassVar[str] = "edition"
@@ -76,6 +81,8 @@ class Edition(SignedObject):
         for columns, width in [*((each, 3) for each in self.tracks), *((each, 4) for each in self.groups)]:
             if len(columns) != width or any(len(each) % 8 for each in columns):
                 raise ValueError(f"a row is {width} columns of 64-bit integers")
+        if strange := [name for name in self.files if not _FILE_NAME.fullmatch(name)]:
+            raise ValueError(f"an edition has no file of the name {strange[0][:80]!r}")
         if any(len(each) != HASH_BYTES for each in self.files.values()):
             raise ValueError(f"the hash of a file has {HASH_BYTES} bytes")
 

@@ -20,7 +20,6 @@ from changeling_commands import (
 from changeling_protocol import Node, Survey
 from changeling_statistics import PLANS, Comparison, Option, compare_plans, write_survey
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .comparison import compare_methods
@@ -44,7 +43,7 @@ def write_report(console: RecordingConsole, path: Path | None, title: str) -> No
     """Writes what was printed as a report, if one is wanted."""
     if path is not None:
         console.write(path, title)
-        console.print(f"wrote {path}", markup=False, highlight=False)
+        console.print(f"wrote {path}", highlight=False)
 
 
 def rate(text: str) -> float:
@@ -95,7 +94,7 @@ def plan(
         if output is not None:
             refuse_hopeless_questions(planned, options.anyway)
             write_survey(output, options.handled(planned.survey))
-            console.print(f"wrote {escape(str(output))}; not signed yet")
+            console.print(f"wrote {output}; not signed yet")
         return
     if len(options.asked) > 1:
         raise ValueError("plans are compared for one question: list several in a file of --questions")
@@ -112,11 +111,11 @@ def plan(
     write_report(console, report, f"The plan of a survey: {survey.questions[0].text}")
     if plot is not None:
         draw_comparison(comparison, chosen).savefig(plot, dpi=150)
-        console.print(f"wrote {escape(str(plot))}")
+        console.print(f"wrote {plot}")
     if output is not None:
         asked.refuse_hopeless(chosen)
         write_survey(output, survey)
-        console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
+        console.print(f"wrote {output}, the plan {chosen.title}; not signed yet")
 
 
 plan_command = taking(WishOptions, plan)
@@ -125,13 +124,14 @@ plan_command = taking(WishOptions, plan)
 def _warn(console: Console, comparison: Comparison, chosen: Option, survey: Survey, hopeless: str) -> None:
     """Prints a warning if the chosen plan will show nothing, or nodes have too few reports to be published."""
     if hopeless:
-        console.print(f"[yellow]warning:[/] {hopeless}", highlight=False)
+        console.print(f"warning: {hopeless}", style="yellow", highlight=False)
         return
     least = chosen.least_reports(comparison.wish.devices)
     if least < survey.minimum:
         console.print(
-            f"[yellow]warning:[/] some nodes will have about {least:,.0f} reports, and fewer than {survey.minimum} "
-            "are not published: choose a smaller --minimum, or more devices",
+            f"warning: some nodes will have about {least:,.0f} reports, and fewer than {survey.minimum} are not "
+            "published: choose a smaller --minimum, or more devices",
+            style="yellow",
             highlight=False,
         )
 

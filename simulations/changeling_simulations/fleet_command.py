@@ -13,11 +13,11 @@ from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from changeling_reader import ServerAnswered, ServerClient
 from changeling_statistics import enough, read_survey
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
-from .commands import rate_option
+from .commands import rate_option, recorder
 from .fleet import Load, Sent, Truth, TruthRow, Wishes, compared, open_periods, overdue_periods, sealed, send, told
 
 
@@ -52,7 +52,7 @@ def fleet(
     Each device answers the periods that have closed and can still be answered.
     """
     survey = read_survey(survey_file)
-    console = Console()
+    console = recorder()
     with _client(server) as asked:
         admit(asked, survey, i_run_it=i_run_this_server)
         if compare and _token() is not None:
@@ -73,7 +73,7 @@ def fleet(
         load = _sealed(survey, sealing_key, wishes)
         if truth is not None:  # before anything is sent: it holds also where the sending ends early
             load.truth.write(truth)
-            console.print(f"wrote {escape(str(truth))}")
+            console.print(f"wrote {truth}")
         sent = _sent(load, asked, rate, envelopes, connections)
         _print_sent(console, load, sent)
         rows = told(load.truth.told, sent.told, "told")
@@ -92,7 +92,7 @@ def fleet_check(
     """
     expected = Truth.read(truth)
     with _client(server) as asked:
-        return _print_rows(Console(), _compared(asked, _published(asked, expected.survey), expected))
+        return _print_rows(recorder(), _compared(asked, _published(asked, expected.survey), expected))
 
 
 def admit(client: ServerClient, survey: Survey, *, i_run_it: bool) -> None:
@@ -160,8 +160,8 @@ def _compared(client: ServerClient, survey: Survey, truth: Truth) -> list[TruthR
     status = client.status(id_)
     reported = {survey.plan.tracks[node["track"]].question for node in status["nodes"]}
     if not reported:
-        Console().print(
-            f"[bold]Nothing is shown yet:[/] a closing is once each of its nodes has {enough(survey.minimum):,} "
+        recorder().print(
+            f"Nothing is shown yet: a closing is once each of its nodes has {enough(survey.minimum):,} "
             "reports, or when its grace is over. Compare again then."
         )
     names = [each.name for place, each in enumerate(survey.questions) if place in reported]
@@ -187,11 +187,11 @@ def _print_rows(console: Console, rows: Iterable[TruthRow], unsure: int = 0) -> 
     for row in rows:
         agree &= row.agrees
         table.add_row(
-            row.what, f"{row.expected:,.12g}", f"{row.found:,.12g}", "" if row.agrees else "[bold red]DIFFERS[/]"
+            row.what, f"{row.expected:,.12g}", f"{row.found:,.12g}", "" if row.agrees else Text("DIFFERS", "bold red")
         )
     if table.row_count:
         console.print(table)
-        console.print("all agree" if agree else "[bold red]not all agree[/]")
+        console.print("all agree" if agree else Text("not all agree", "bold red"))
     if unsure and not agree:
         console.print(f"{unsure:,} requests were sent again as their answers were lost: these may be duplicates more")
     return 0 if agree else 1

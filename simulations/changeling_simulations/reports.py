@@ -26,9 +26,7 @@ from changeling_statistics import (
     outage,
 )
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from .experiment import Experiment, Trials, epsilon_text
 from .sweep import Row, varied
@@ -62,10 +60,13 @@ figure svg { max-width: 100%; height: auto; display: block }
 
 
 class RecordingConsole(Console):
-    """A console that keeps the tables and lines that are printed on it."""
+    """A console that keeps the tables and lines that are printed on it.
+
+    Nothing in brackets or between colons is markup: answers, and names of files, are shown as they are.
+    """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+        super().__init__(**settings, markup=False, emoji=False)
         self._parts: list[str] = []
 
     def print(self, *objects: Any, **settings: Any) -> None:
@@ -104,7 +105,7 @@ def silent() -> RecordingConsole:
 
 
 def _plain(shown: object) -> str:
-    return html.escape((Text.from_markup(shown) if isinstance(shown, str) else Text(str(shown))).plain)
+    return html.escape(str(shown))
 
 
 def _table(table: Table) -> str:
@@ -170,7 +171,7 @@ def print_trials(console: Console, trials: Mapping[str, Trials], surveys: int) -
     for name, tried in trials.items():
         points = (f"{100 * figure:,.3g}" for figure in (tried.rms_error, tried.bias, tried.bias_by_chance))
         shares = (f"{100 * share:.1f}%" for share in (tried.coverage, tried.gaps))
-        table.add_row(escape(name), f"{100 * tried.heard.mean():.1f}%", *points, *shares)
+        table.add_row(name, f"{100 * tried.heard.mean():.1f}%", *points, *shares)
     console.print(table)
     console.print(
         "In points, against what the devices report on. Bias is what the mean error is, by chance what it would be "
@@ -191,7 +192,7 @@ def _histograms(experiment: Experiment) -> Table:
         for a, answer in enumerate(experiment.survey.answers):
             table.add_row(
                 f"{times[i]:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if a == 0 else "",
-                escape(answer),
+                answer,
                 *(_percent(shares[i, a]) for shares in columns),
                 " to ".join(_percent(end) for end in ends[i, a]),
                 end_section=a == len(experiment.survey.answers) - 1,
@@ -269,7 +270,7 @@ def print_comparison(console: Console, comparison: Comparison, delta: float, rel
     """
     console.print(_accuracy(comparison))
     console.print(_costs(comparison, delta, relay))
-    console.print(escape(comparison.verdict), highlight=False)
+    console.print(comparison.verdict, highlight=False)
     wish, planned = comparison.wish, comparison.planned
     console.print(
         f"{planned.considered} candidate groups; with other shares of these same groups, or other weights of the "
@@ -328,7 +329,7 @@ def _accuracy(comparison: Comparison) -> Table:
         figures = [_in_points(error) for error in (prediction.mean, prediction.worst, *at)]
         best = option is comparison.planned.option
         table.add_row(
-            escape(option.title),
+            option.title,
             *figures,
             _many(prediction.devices_for(objective=wish.objective)),
             str(gap_after_loss(wish, option)),
@@ -346,7 +347,7 @@ def _costs(comparison: Comparison, delta: float, relay: str) -> Table:
         losses = loss_statement(replace(option.survey, relay=relay), delta, wish.devices)
         figures = [losses.pure, losses.approximate, *([losses.shuffled] if losses.shuffled else [])]
         table.add_row(
-            escape(option.title),
+            option.title,
             *(_loss(figure.epsilon) for figure in figures),
             f"{option.reports:,.1f}".removesuffix(".0"),
             f"{option.sent_bytes / 1000:,.1f}",

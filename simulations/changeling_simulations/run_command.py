@@ -13,7 +13,6 @@ from changeling_commands import best_rung, read_count, read_date, read_duration,
 from changeling_protocol import AtMost, Calendar, Node, Survey
 from changeling_statistics import Changelog, Wish, constraint_of, pilot_of, read_csv, read_survey, rung
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import track
 
 from .commands import ReportOption, rate, rate_option, recorder, span, write_report
@@ -256,7 +255,7 @@ def _write(console: RecordingConsole, experiment: Experiment, options: RunOption
     for path, write in ((options.csv, experiment.write_csv), (options.plot, lambda path: save_plot(experiment, path))):
         if path is not None:
             write(path)
-            console.print(f"wrote {escape(str(path))}")
+            console.print(f"wrote {path}")
 
 
 def _named(options: RunOptions, given: Survey | None) -> tuple[Changelog, Calendar]:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -15,7 +14,17 @@ from changeling_aggregator.cli import verify
 from changeling_aggregator.server import ServerSettings, Service
 from changeling_aggregator.store import AtRest, Store
 from changeling_commands import main as run
-from changeling_protocol import Calendar, EarlyEnd, Edition, ResultsKey, SurveyId, UnixSeconds, edition_id
+from changeling_protocol import (
+    Calendar,
+    EarlyEnd,
+    Edition,
+    MalformedBytes,
+    ResultsKey,
+    SurveyId,
+    UnixSeconds,
+    edition_id,
+    signed,
+)
 from changeling_reader import ServerClient
 from changeling_statistics import edition_columns, verify_files
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -269,6 +278,12 @@ def verifying(
     return verified
 
 
+def naming(edition: Edition, name: str) -> bytes:
+    """The edition, signed, with one file more, which may have a name that no edition can be made with."""
+    fields = {**edition.as_fields(), "files": {**edition.files, name: bytes(32)}}
+    return signed(Edition.kind, fields, Ed25519PrivateKey.generate())
+
+
 @pytest.mark.parametrize("name", ["../outside", "{absolute}"])
 def test_a_server_writes_nothing_beside_the_folder_that_is_kept(
     verifying: Callable[..., tuple[int, str]], published: Published, get: Get, tmp_path: Path, name: str
@@ -277,10 +292,22 @@ def test_a_server_writes_nothing_beside_the_folder_that_is_kept(
     outside = tmp_path / "outside"
     edition = Edition.unverified(get(published.file("edition.signed")).content)
     name = name.format(absolute=outside)
-    forged = replace(edition, files={**edition.files, name: bytes(32)}).signed_by(Ed25519PrivateKey.generate())
+    forged = naming(edition, name)
     asked = published.log.survey.id.hex()
     verifying(asked, {"edition.signed": forged, "/outside": b"anything"}, "--keep", str(tmp_path / "kept"))
     assert not outside.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["/series.json", "a/b.json", "a\\b.json", "..", "", "SERIES.json", "series", "édition.csv", "x.json\n"]
+)
+def test_the_files_of_an_edition_have_plain_names(published: Published, name: str) -> None:
+    """Whoever keeps them writes to no other place, over no signed file, and to different places for different names."""
+    empty = Edition(published.log.survey.id, 1, 1, 1, 1, (), (), {"series-0.json": bytes(32)})
+    assert Edition.unverified(empty.signed_by(AUTHORITY)) == empty
+    for wrong in (name, "edition.signed", "survey.signed"):
+        with pytest.raises(MalformedBytes, match="no file of the name"):
+            Edition.unverified(naming(empty, wrong))
 
 
 @pytest.mark.parametrize("what", ["a place that is none", "figures without an end", "a file that no URL names"])
@@ -290,7 +317,7 @@ def test_verify_says_in_a_line_what_is_wrong_with_whatever_it_is_sent(
     """Nothing that a server answers ends the command by a defect of its own."""
     signed = get(published.file("edition.signed")).content
     edition = Edition.unverified(signed)
-    named = replace(edition, files={**edition.files, "a\nb": bytes(32)}).signed_by(Ed25519PrivateKey.generate())
+    named = naming(edition, "a\nb")
     forged = {
         "a place that is none": {
             "edition.signed": httpx.Response(200, content=signed, headers={"content-location": "x"})
@@ -312,3 +339,39 @@ def test_verify_is_about_the_survey_and_the_edition_that_were_asked_for(
     assert verifying(right, whole, "--edition", edition_id(signed).hex(), "--authority", "authority.pub")[0] == 0
     assert verifying("ab" * 16, whole, "--authority", "authority.pub")[0] == 1
     assert verifying(right, whole, "--edition", "ab" * 16, "--authority", "authority.pub")[0] == 1
+
+
+def test_words_of_a_server_neither_end_a_line_nor_move_the_cursor(
+    verifying: Callable[..., tuple[int, str]], published: Published, get: Get
+) -> None:
+    """What stands in a file in the place of a figure is told on the line of its finding, and is not told at length."""
+    said = "\x1b[2J\nthe survey and the edition are signed\ud800" + "x" * 10_000
+    right = get(published.file("series.json")).content
+    forged = {
+        "/series.json": json.dumps({**json.loads(right), "question": said}).encode(),
+        "/retrospective.json": json.dumps({said: 1, "series": []}).encode(),
+        "/series.csv": right,
+        "/retrospective.csv": b"",
+    }
+    code, told = verifying(published.log.survey.id.hex(), forged)
+    assert code == 1
+    assert r"series.json: question is \x1b[2J\nthe survey" in told
+    assert "\nthe survey and" not in told
+    assert max(map(len, told.splitlines())) < 1000
+
+
+@pytest.mark.parametrize("said", [b"9" * 4000, b"[" * 900 + b"]" * 900, b'{"a":' * 900 + b"1" + b"}" * 900, b"NaN"])
+def test_figures_that_no_number_holds_are_named(
+    verifying: Callable[..., tuple[int, str]], published: Published, get: Get, said: bytes
+) -> None:
+    """A file of such figures differs, and the other files are looked at all the same."""
+    right = get(published.file("series.json")).content
+    epsilon = str(json.loads(right)["epsilon"]).encode()
+    forged = {"/series.json": right.replace(b'"epsilon":' + epsilon, b'"epsilon":' + said)}
+    code, told = verifying(published.log.survey.id.hex(), forged)
+    assert code == 1
+    assert [line.partition(" ")[0] for line in told.splitlines() if "series.json" in line] == [
+        "series.json",
+        "series.json:",
+    ]
+    assert "retrospective" not in told

@@ -16,6 +16,7 @@ from changeling_protocol import (
     Calendar,
     Group,
     KaryResponse,
+    MalformedBytes,
     Odds,
     Question,
     ReleasePlan,
@@ -24,10 +25,11 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_reader import Reader, ServerAnswered
+from changeling_protocol.wire import SURVEYS
+from changeling_reader import Reader, ServerAnswered, ServerClient
 
 from ..coins import SeededCoins
-from ..protocol.examples import PINNED
+from ..protocol.examples import AUTHORITY, PINNED
 from .devices import envelope, report
 from .serving import survey_path
 
@@ -133,6 +135,20 @@ def test_a_refusal_says_why(reader, asked):
         reader.series(asked.id.hex(), strata={"system": ["linux"]})
     with pytest.raises(ValueError, match="time zone"):
         reader.histogram(asked.id.hex(), at=datetime(2027, 1, 1))
+
+
+def test_a_survey_is_the_one_that_was_asked_for_and_an_answer_has_figures(asked):
+    """Whatever else a server sends is refused: a survey's id is its hash."""
+    sent = {SURVEYS: b"[" * 100_000, f"{SURVEYS}/{asked.id.hex()}/status": b"[]"}
+
+    def answer(request):
+        return httpx.Response(200, content=sent.get(request.url.path, asked.signed_by(AUTHORITY)))
+
+    with ServerClient("https://s.example", transport=httpx.MockTransport(answer)) as client:
+        assert client.survey(asked.id.hex()).id == asked.id
+        for call in (lambda: client.survey("ab" * 16), client.surveys, lambda: client.status(asked.id.hex())):
+            with pytest.raises(MalformedBytes):
+                call()
 
 
 def test_arms_differ_by_their_shares_with_interval_and_p_value(server, reader, asked, cli):

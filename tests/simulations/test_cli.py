@@ -10,10 +10,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.cli import console
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations import bundled_names, calendar_for, changelog_path, paper_survey
 from changeling_simulations import experiment as trials
+from changeling_simulations.commands import recorder
 from changeling_statistics import read_csv, write_survey
+from rich.table import Table
 
 from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
@@ -242,3 +245,12 @@ def test_what_was_printed_is_in_the_report_and_can_do_nothing(words, tmp_path, m
     for part in REPORTS[words]:
         assert part in written
     assert not re.search(r'<script|<b>|(?:src|href)="(?!#)', re.sub(r'xlink:href="#[^"]*"', "", written))
+
+
+@pytest.mark.parametrize("made", [console, recorder])
+def test_what_stands_in_brackets_or_between_colons_is_shown_as_it_is(made, capsys):
+    """In lines and in tables, of every command: no colour and no picture is made of it."""
+    made().print("wrote [bold]:tea:[/b].json")
+    made().print(Table("[red]", "[/b]", title="[red]:tea:[/b]", min_width=40))
+    shown = capsys.readouterr().out
+    assert all(each in shown for each in ("wrote [bold]:tea:[/b].json", "[red]:tea:[/b]", "[red] ", "[/b] "))

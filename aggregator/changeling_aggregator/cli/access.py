@@ -40,8 +40,12 @@ STORE_KEY_VARIABLE = "CHANGELING_STORE_KEY"
 
 
 def console() -> Console:
-    """Standard output, at its full width where it is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else 110)
+    """Standard output, at its full width where it is no terminal.
+
+    Nothing in brackets or between colons is markup: texts of surveys, and names, are shown as they are. A style is an
+    argument of `print`, or of a `Text`.
+    """
+    return Console(width=None if sys.stdout.isatty() else 110, markup=False, emoji=False)
 
 
 def shown_error(error: float | None, digits: int = 1) -> str:

@@ -356,7 +356,7 @@ def notes(answer: Answer) -> Iterator[str]:
         suspects = ", ".join(
             f"({each['start']}, {each['end']}] of track {each['track']}" for each in answer["diagnostics"]["suspects"]
         )
-        yield f"[bold red]These tallies cannot come from honest devices:[/] {suspects}"
+        yield f"These tallies cannot come from honest devices: {suspects}"
 
 
 def _frozen(answer: Answer, off: str, span: float = 0.0) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from changeling_protocol import (
     ResultsKey,
     Survey,
     UnixSeconds,
+    edition_id,
     format_instant,
 )
 from changeling_protocol.wire import EDITION_FILE, EDITIONS, END, KEY_FILE, ErrorCode, survey_path
@@ -23,17 +25,20 @@ from changeling_statistics import WrongFigure, tallies_in, verify_files
 from .access import TokenFile, asking, read_public_key, token_in
 
 SURVEY_FILE, END_FILE = "survey.signed", "end.signed"
+LATEST = "latest"
 MOST_LINES = 40
+MOST_SIGNS = 200
+"""Of a name or a text in a file that should hold figures, so much is shown."""
 
 
 def verify(
     survey: Annotated[str, typer.Argument(help="The survey's id; or a folder that --keep wrote.")],
     server: Annotated[str | None, typer.Option(help="The server's URL, if it is not a folder.")] = None,
-    edition: Annotated[str, typer.Option(help="The edition's name; by default the newest.")] = "latest",
+    edition: Annotated[str, typer.Option(help="The edition's name; by default the newest.")] = LATEST,
     authority: Annotated[
         list[Path] | None, typer.Option(help="The survey authority's public key; again for a next one.")
     ] = None,
-    keep: Annotated[Path | None, typer.Option(help="Folder to keep all that was verified in.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Folder to keep all that was looked at in.")] = None,
     token_file: TokenFile = None,
 ) -> None:
     """Work out every published figure of an open survey again, from its signed tallies, and say which differ.
@@ -47,27 +52,30 @@ def verify(
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
     else:
         files = _fetched(server, survey, edition, token_in(token_file))
+    asked, pinned, wrong = None if server is None else survey, [read_public_key(each) for each in authority or ()], 0
+    for line, is_wrong in _verified(files, pinned, asked, edition):
+        wrong += is_wrong
+        typer.echo(_printable(line))
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (keep / name).write_bytes(content)
-    wrong = 0
-    for line, is_wrong in _verified(files, [read_public_key(each) for each in authority or ()]):
-        wrong += is_wrong
-        typer.echo(line)
     if wrong:
         raise typer.Exit(1)
 
 
 def _fetched(server: str, survey: str, edition: str, token: str | None) -> dict[str, bytes]:
     """The survey, its early end if there is one, and all files of one edition, under its own name, so that they belong
-    together."""
+    together. Raises ValueError where the server calls the edition by another name than its own."""
     from changeling_reader import ServerAnswered
 
     path = survey_path(survey)
     with asking(server, token) as client:
         first = client.request("GET", f"{path}{EDITIONS}/{edition}/{EDITION_FILE}")
-        name = first.headers.get("content-location", f"../{edition}/").split("/")[1]
+        name = edition_id(first.content).hex()
+        place = first.headers.get("content-location", f"/{name}/") if edition == LATEST else f"/{name}/"
+        if f"/{name}/" not in place:
+            raise ValueError(f"the server says that edition {name} lies at {place!r}, which is not its name")
         files = {SURVEY_FILE: client.request("GET", path).content, EDITION_FILE: first.content}
         editions = {each: f"{EDITIONS}/{name}/{each}" for each in (*Edition.unverified(first.content).files, KEY_FILE)}
         for each, place in {**editions, END_FILE: END}.items():
@@ -79,19 +87,23 @@ def _fetched(server: str, survey: str, edition: str, token: str | None) -> dict[
     return files
 
 
-def _verified(files: Mapping[str, bytes], authority: Sequence[bytes]) -> Iterator[tuple[str, bool]]:
-    """Yields the findings, a line each, and whether it is wrong. Raises MalformedBytes for a survey or an edition that
-    cannot be read at all."""
+def _verified(
+    files: Mapping[str, bytes], authority: Sequence[bytes], asked: str | None, named: str
+) -> Iterator[tuple[str, bool]]:
+    """Yields the findings, a line each, and whether it is wrong.
+
+    asked: the id of the survey that it should be; None for any. named: the name of the edition, or LATEST for any.
+    Raises MalformedBytes for a survey or an edition that cannot be read at all, ValueError for tallies of another plan.
+    """
     for name in (SURVEY_FILE, EDITION_FILE):
         if name not in files:
             raise ValueError(f"there is no {name}: it is what everything else is verified by")
     survey, edition = Survey.unverified(files[SURVEY_FILE]), Edition.unverified(files[EDITION_FILE])
     texts = " · ".join(each.text for each in survey.asked)
-    yield (
-        f"survey {survey.id.hex()}: {texts}\nrevision {edition.revision} of "
-        f"{format_instant(UnixSeconds(edition.made))}, final up to period {edition.final}",
-        False,
-    )
+    made = format_instant(UnixSeconds(edition.made))
+    yield f"survey {survey.id.hex()}: {texts}", False
+    yield f"revision {edition.revision} of {made}, final up to period {edition.final}", False
+    yield from _others(survey, edition_id(files[EDITION_FILE]).hex(), asked, named)
     yield from _signatures(files, survey, edition, authority)
     if edition.survey != survey.id:
         yield f"the edition is of another survey, {edition.survey.hex()}", True
@@ -111,6 +123,14 @@ def _verified(files: Mapping[str, bytes], authority: Sequence[bytes]) -> Iterato
     if len(lines) > MOST_LINES:
         yield f"and {len(lines) - MOST_LINES} more such lines", True
     yield f"{len(found):,} figures are not what the tallies give", True
+
+
+def _others(survey: Survey, name: str, asked: str | None, named: str) -> Iterator[tuple[str, bool]]:
+    """A finding where the survey or the edition is another than was asked for. name: of the edition that came."""
+    if asked is not None and asked.lower() != survey.id.hex():
+        yield f"the survey that was asked for is another, {asked}", True
+    if named != LATEST and named.lower() != name:
+        yield f"this is edition {name}, and the one that was asked for is another, {named}", True
 
 
 def _signatures(
@@ -166,8 +186,18 @@ def _lines(found: Sequence[WrongFigure]) -> Iterator[str]:
         differing = [*some]
         first = differing[0]
         where = file if period is None else f"{file}, period {period}"
-        names = ", ".join(dict.fromkeys(each.place.partition("[")[0] for each in differing))
+        names = _short(", ".join(dict.fromkeys(each.place.partition("[")[0] for each in differing)))
         if len(differing) == 1:
-            yield f"{where}: {first.place} is {first.stated}, and the tallies give {first.recomputed}"
+            stated, recomputed = _short(first.stated), _short(first.recomputed)
+            yield f"{where}: {_short(first.place)} is {stated}, and the tallies give {recomputed}"
         else:
             yield f"{where}: {len(differing)} figures of {names}"
+
+
+def _short(figure: object) -> str:
+    return figure[:MOST_SIGNS] if isinstance(figure, str) else shortened(figure)
+
+
+def _printable(line: str) -> str:
+    """The line with control signs spelled out, as words of a server must neither end a line nor move the cursor."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)

@@ -161,7 +161,7 @@ class Network:
 
     @cached_property
     def _factor(self) -> Any:
-        """The sparse LU factors of L on the free times."""
+        """The sparse LU factors of L on the free times. Raises ValueError where variances are beyond all measure."""
         from scipy.sparse import csc_matrix
         from scipy.sparse.linalg import splu
 
@@ -174,7 +174,11 @@ class Network:
         n = len(self.free)
         laplacian = csc_matrix((entries[inside], (rows[inside], columns[inside])), shape=(n, n))
         # Symmetric and positive definite, and nearly a tree: hardly any fill, and no pivoting is needed.
-        return splu(laplacian, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        how = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+        try:
+            return splu(laplacian, **how)
+        except RuntimeError as singular:  # as next to others an edge's conductance is 0
+            raise ValueError("nothing can be estimated from such tallies: they differ beyond all measure") from singular
 
 
 class _State:

@@ -14,8 +14,8 @@ export function thinned(points) {
   return points.filter((_, at) => (points.length - 1 - at) % step === 0);
 }
 
-// Plotly reads what it writes into charts as HTML of a few tags: <b>, <a href>, <br>.
-const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+// Plotly reads what it writes into charts as HTML of a few tags: <b>, <a href>, <br>. Whatever a survey says goes through here.
+export const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 const faint = (hex) => `${hex}2e`; // a colour at some 18% of its strength
 
@@ -50,7 +50,7 @@ export function traces(name, number, all) {
   }
   const few = points.length <= 40;
   found.push({
-    x: points.map((each) => each.time), y: points.map((each) => each.value), customdata: points.map((each) => each.words),
+    x: points.map((each) => each.time), y: points.map((each) => each.value), customdata: points.map((each) => escaped(each.words)),
     mode: few ? "lines+markers" : "lines", line: { ...line, width: 2 }, marker: { size: 5 }, connectgaps: false,
     name: escaped(name), hovertemplate: "%{customdata}",
   });

@@ -1,6 +1,6 @@
 // Differences of shares, between arms and between times; and the mean and the median of a number.
 
-import { traces } from "./bands.js";
+import { escaped, traces } from "./bands.js";
 import { at, element, onceOpened, table } from "./elements.js";
 import { draw } from "./plots.js";
 import { MOST_ROWS, dayOf, timeAxis, timeOf } from "./series.js";
@@ -75,7 +75,7 @@ export function drawNumber(survey, answer) {
   draw(at("number-chart"), () => ({
     traces: lines.flatMap(([name, of], number) =>
       traces(name, number, answer.series.map((each) => ({ time: timeOf(survey, each.period), ...of(each) })))),
-    yaxis: { title: { text: answer.unit || "its own unit" } },
+    yaxis: { title: { text: escaped(answer.unit) || "its own unit" } },
     x: timeAxis(survey, "period"),
     more: { showlegend: false },
   }));

@@ -223,7 +223,7 @@ def _errors(experiment: Experiment) -> list[tuple[str, str]]:
         ("rms error", f"{_points(experiment.rms_error)}, over all periods and answers"),
         ("  noise", f"{_points(experiment.rms_noise)}, falls with more entries"),
         ("  freezing", _freezing(experiment)),
-        ("entries needed", "for a standard error of one point:"),
+        ("entries needed", "for a standard error of one point, if all are heard, as the planner predicts it:"),
         ("", f"{np.nanmean(devices):,.0f} on average over the periods, {np.nanmax(devices):,.0f} in the worst"),
     ]
 

@@ -37,7 +37,7 @@ from .population import Population
 from .sampler import sample_tallies
 
 ROW = ("period", "time", "answer", "truth", "frozen", "estimate", "standard_error", "upper_bound")
-"""The columns of an experiment's table: counts are in entries; upper_bound is of the standard error, as a server's is."""
+"""The columns of an experiment's table: counts are in entries; `upper_bound` as a server says it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -396,7 +396,7 @@ def _with_plan(last: Survey, planned: Survey, periods: int | None) -> Survey:
         raise ValueError(f"the plan is made for {planned.calendar.periods} periods, got {periods}")
     return replace(
         last,
-        questions=last.asking(constraint=planned.constraint, expected=planned.expected).questions,
+        questions=(replace(last.only, constraint=planned.constraint, expected=planned.expected),),
         calendar=next_calendar(last, planned.calendar.periods),
         plan=planned.plan,
         epsilon_micro=planned.epsilon_micro,

@@ -65,6 +65,16 @@ def made(*words):
     return done.stdout, read_survey(Path("survey.json"))
 
 
+def test_a_successors_plan_may_be_for_more_changes_than_the_survey_before():
+    """Plan, length and constraint are taken together: the new constraint is not held against the old plan."""
+    for most, name in (("2", "first.json"), ("4", "planned.json")):
+        words = [*DAYS[:-1], most]
+        assert invoked(main, "survey", "new", *words, "-o", name).exit_code == 0
+    done = invoked(main, "survey", "extend", "first.json", "--plan", "planned.json", "-o", "next.json")
+    assert done.exit_code == 0, done.stderr
+    assert read_survey(Path("next.json")).constraint == AtMost(4)
+
+
 def test_a_wish_becomes_a_survey_that_says_what_it_will_show():
     """The planner's plan, at the wished epsilon; the error in points and devices, when it shows, and what it costs."""
     printed, asked = made(*DAYS, "--points", "0.5")

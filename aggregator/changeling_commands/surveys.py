@@ -34,10 +34,11 @@ from changeling_statistics import (
     total_cost,
     write_survey,
 )
+from rich.markup import escape
 from rich.table import Table
 
 from .questionnaires import planned_questions, refuse_hopeless_questions
-from .settling import devices_in_words, planning_bar, settled, three_digits, when_shown
+from .settling import breakdowns_in_words, devices_in_words, planning_bar, settled, three_digits, when_shown
 from .survey_code import survey_module
 from .wishes import WishOptions, ask_to_overwrite, taking
 
@@ -163,6 +164,8 @@ def expectation_table(option: "Option", points: float = 1.0) -> Table:
     table.add_row(
         "shown at all", f"what {survey.minimum} devices reported, or more; the fewest expected are {fewest:,.0f}"
     )
+    for row in breakdowns_in_words(survey, prediction.devices):
+        table.add_row(*map(escape, row))
     table.add_row("epsilon for life", f"{survey.epsilon}")
     table.add_row("epsilon a week, on average", f"{survey.per_week}")
     return table

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -105,6 +106,25 @@ def test_a_wish_that_would_show_nothing_says_so(here):
     assert made(*few, "--anyway")[1].epsilon == 4
     assert "warning" not in made(*DAYS, "--minimum", "900")[0]
     assert "fewer than 1001 reports" in " ".join(new(*DAYS, "--minimum", "1001").stderr.split())
+
+
+def test_the_forecast_says_what_each_breakdown_will_show(here):
+    """At best, where all values have as many devices; and which is never shown. Nothing is refused."""
+    words = [*TEA, *WISH, "--at-most", "2", "--breakdown", "arm:A,B"]
+    printed = new(*words)
+    assert printed.exit_code == 0
+    of_all, of_arm = (
+        float(re.search(rf"{row} .*?([\d.]+) points", printed.stdout)[1]) for row in ("of a share, online", "by arm")
+    )
+    assert "at best 10,000 devices for each of 2 values" in printed.stdout
+    assert of_arm == pytest.approx(2**0.5 * of_all, rel=0.01)
+    cities = ",".join(f"city {number}" for number in range(500))
+    printed = new(*words, "--breakdown", f"city:{cities}")
+    assert printed.exit_code == 0
+    assert " ".join(re.sub("[│]", "", printed.stdout).split()).count("never shown, as each of 1,000 combinations") == 2
+    (here / "two.toml").write_text('[[question]]\nname = "tea"\ntext = "Tea?"\nanswers = ["yes", "no"]\nat_most = 2\n')
+    printed = new("--questions", "two.toml", *WISH, "--breakdown", "arm:A,B")
+    assert "by arm: at best 10,000 devices for each of 2 values" in printed.stdout, printed.output
 
 
 def test_an_unsigned_survey_is_readable_json(here):

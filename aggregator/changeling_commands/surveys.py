@@ -93,6 +93,18 @@ def _charge(survey: Survey, group: Group, track: Track) -> str:
     return f"{rounded_up(group_cost(group, *circumstances)):.4f} jointly" if track is group.tracks[0] else ""
 
 
+def warn_of_unreached(survey: Survey) -> None:
+    """Print how many periods no node of the plan ends with, as where a calendar was lengthened and its plan was not."""
+    periods = survey.calendar.periods
+    for place, question in enumerate(survey.questions):
+        tracks = (track for track in survey.plan.tracks if track.question == place)
+        if missing := periods - len({node.end for track in tracks for node in track.nodes()}):
+            about = f" about {question.name}" if len(survey.questions) > 1 else ""
+            typer.echo(
+                f"warning: no node{about} ends with {missing} of the {periods} periods: nothing is shown of them"
+            )
+
+
 POINT = 0.01
 MANY_DEVICES = 10_000_000
 """More devices than nearly any survey has; asked of one that is published by whoever does not say how many it has."""
@@ -252,6 +264,7 @@ def sign(
     ask_to_overwrite(output)
     survey = read_survey(file)
     output.write_bytes(survey.signed_by(read_private_key(key)))
+    warn_of_unreached(survey)
     typer.echo(f"wrote {output}, survey {survey.id.hex()}")
 
 
@@ -315,6 +328,7 @@ def show(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")])
     )
     typer.echo(f"minimum   {survey.minimum} reports; grace {format_duration(survey.grace)}")
     typer.echo(f"epsilon   {survey.epsilon}")
+    warn_of_unreached(survey)
     console().print(cost_table(survey))
 
 

@@ -127,6 +127,19 @@ def test_the_forecast_says_what_each_breakdown_will_show(here):
     assert "by arm: at best 10,000 devices for each of 2 values" in printed.stdout, printed.output
 
 
+def test_a_calendar_that_is_longer_than_its_plan_is_warned_of(here):
+    """As whoever writes it by hand may make it: shown or signed, it says of how many periods nothing will be known."""
+    _, asked = made(*DAYS)
+    write_survey(here / "longer.json", replace(asked, calendar=replace(asked.calendar, periods=7)))
+    assert invoked(main, "authority", "new", "-o", "keys").exit_code == 0
+    warning = "warning: no node ends with 3 of the 7 periods"
+    for name, warned in (("longer.json", True), ("survey.json", False)):
+        sign = ("sign", name, "--key", "keys/authority.key", "-o", f"{name}.signed")
+        for words in (("show", name), sign):
+            done = invoked(main, "survey", *words)
+            assert (done.exit_code, warning in done.stdout, "warning" in done.stdout) == (0, warned, warned)
+
+
 def test_an_unsigned_survey_is_readable_json(here):
     """With its plan, and what it costs; edited so that it costs more than it states, it cannot be signed."""
     invoked(main, "authority", "new", "-o", ".")

@@ -114,8 +114,8 @@ def from_a_row_to_a_released_line(walk: Walk, folder: Path) -> None:
     from changeling_commands import main as changeling
 
     source = folder / "changes.csv"
-    source.write_text("entry,time,answer\n1,2027-01-01T01:00,a\n2,2027-01-01T02:00,b\n1,2027-01-03T00:00,\n")
-    words = "--every 1d --epsilon 1 --at-most 2 --start 2027-01-01 --until 2027-01-08 --through 2027-01-08"
+    source.write_text("entry,time,answer\n1,2026-01-01T01:00,a\n2,2026-01-01T02:00,b\n1,2026-01-03T00:00,\n")
+    words = "--every 1d --epsilon 1 --at-most 2 --start 2026-01-01 --until 2026-01-08 --through 2026-01-08"
     _run(changeling, "release", "--help")  # as above
     with walk.on():
         _run(changeling, "release", source, "--query", "any answer", *words.split(), "-o", folder / "counts.csv")

@@ -181,12 +181,14 @@ def _published(deployment: Deployment, population: Population) -> Experiment:
     everybody = np.full(population.periods, population.entries)
     return Experiment(
         survey=deployment.survey,
+        population=population,
         enrolled=everybody,
         counted=everybody.astype(np.float64),
         truth=population.histogram()[1:].astype(np.float64),
         frozen=population.frozen_histogram()[1:].astype(np.float64),
         estimates=np.array([at["values"] for at in series]),
         variances=np.array([np.diag(at["covariance"]) for at in series]),
+        upper_bound=np.array([at["upper_bound"] for at in series]),
         intervals=np.array([at["intervals"] for at in series]),
     )
 

@@ -12,7 +12,7 @@ import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from datetime import datetime
+from datetime import date
 from importlib.util import find_spec
 from math import isnan
 from pathlib import Path
@@ -49,11 +49,12 @@ from .guard import (
     frozen_in_words,
     late_of,
     said_of_freezing,
+    true_levels,
     updates_by_period,
 )
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
-from .mechanism import Guarantee, Made, ReleaseMechanism
+from .mechanism import Guarantee, Level, Made, ReleaseMechanism
 from .noise import Law, OpenDPNoise, PooledNoise
 from .offers import BEST, FRESH, SWCR, Asked, Offer, compared, in_words, offered, root_mean_square
 from .queries import Mean, answer_query, best_weight, column_of, mean_of
@@ -93,6 +94,10 @@ def _ignored(*_: object) -> None:
     pass
 
 
+def _now() -> float:
+    return time.time()
+
+
 def _help(panel: str, text: str) -> dict[str, str]:
     """The documentation of an option. panel: the heading that it stands under. text: its one line."""
     return {"panel": panel, "text": text}
@@ -107,7 +112,7 @@ class ReleaseOptions:
     """The options of a release, for the function and for the command line, whose help they are.
 
     on_note: called with each note and each aside as it arises. on_period: called with (period, last period) as these
-    are published. overwrite: write over an output that is no release's.
+    are published. overwrite: write over an output that is no release's. clock: says what time it is, in Unix seconds.
     """
 
     query: str = field(
@@ -125,12 +130,12 @@ class ReleaseOptions:
     answers: Sequence[str] | None = _option(
         WHAT, "The answers there are, with commas between: `each answer` shows them."
     )
-    start: str | datetime | None = _option(WHEN, "When the first period begins, in ISO 8601.")
-    until: str | datetime | None = _option(WHEN, "When the last period ends, in ISO 8601.")
+    start: str | date | None = _option(WHEN, "When the first period begins, in ISO 8601.")
+    until: str | date | None = _option(WHEN, "When the last period ends, in ISO 8601.")
     zone: str | None = _option(
         WHEN, "The time zone of days and months, and of times that name none: Europe/Berlin. UTC."
     )
-    through: str | datetime | None = _option(
+    through: str | date | None = _option(
         WHEN, "Until when the changelog is whole: later periods wait. Now if left out."
     )
     late: str | None = _option(WHEN, "Rows for periods that are published: drop, shift to the next one, or stop.")
@@ -151,6 +156,7 @@ class ReleaseOptions:
     output: Path | str | None = _option(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.")
     parquet: Path | str | None = _option(FILES, "All that is published so far as one .parquet file, written anew.")
     overwrite: bool = False
+    clock: Callable[[], float] = field(default=_now, repr=False)
     on_note: Callable[[str], None] = field(default=_ignored, repr=False)
     on_period: Callable[[int, int], None] = field(default=_ignored, repr=False)
 
@@ -279,7 +285,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     zone = zone_name(dates.calendar)
     output = Output(wish.output, names, float(query.unit), about, mean, mechanism.law, zone)
     account = _account(changelog, wish, said_of_periods(dates.calendar), listener)
-    last = _last_period(dates.calendar, options.through, wish.every.zone)
+    last = _last_period(dates.calendar, options, wish.every.zone, listener)
     job = Release(kept, statement, mechanism, output, dates.from_data, account, options.overwrite, arrivals)
     published = 0
     if options.plan:
@@ -398,8 +404,8 @@ def _named(answers: Sequence[str] | None) -> list[str] | None:
     return names
 
 
-def _iso(instant: str | datetime | None) -> str | None:
-    return instant.isoformat() if isinstance(instant, datetime) else instant
+def _iso(instant: str | date | None) -> str | None:
+    return instant.isoformat() if isinstance(instant, date) else instant  # a datetime is a date, too
 
 
 # The changelog, its calendar and its query
@@ -454,10 +460,17 @@ def _dates(wish: _Wish, log: Changelog, before: SavedRelease | None) -> Dates:
     return replace(dates, from_data=True) if before is not None and before.calendar_from_data else dates
 
 
-def _last_period(calendar: Calendar, through: str | datetime | None, zone: str) -> int:
-    """The last period that has ended by then, now if left out."""
-    instant = time.time() if through is None else parse_instant(_iso(through) or "", zone_of(zone)) + 1e-6
-    return calendar.closed(UnixSeconds(instant))
+def _last_period(calendar: Calendar, options: ReleaseOptions, zone: str, listener: Listener) -> int:
+    """The last period that has ended by --through, and by the clock; the listener hears where these differ."""
+    ended = calendar.closed(UnixSeconds(options.clock()))
+    if options.through is None:
+        return ended
+    through = calendar.closed(UnixSeconds(parse_instant(_iso(options.through) or "", zone_of(zone)) + 1e-6))
+    if through > ended:
+        listener.note(
+            f"--through names {through} periods, of which {ended} have ended: the others wait until they have"
+        )
+    return min(through, ended)
 
 
 def _query(wish: _Wish, log: Changelog) -> tuple[LinearQuery, Mean | None]:
@@ -564,14 +577,26 @@ def _say_plan(
     statement, calendar = job.statement, job.statement.calendar
     done = 0 if before is None else before.period
     listener.note(f"a plan: {last - done} of {calendar.periods} periods would be published now; nothing is charged")
-    error = _expected_error(job.mechanism, statement, job.changelog)
-    if error is not None:
+    error, mean = _expected_error(job.mechanism, statement, job.changelog), job.output.mean
+    if error is not None and mean is not None:
+        listener.aside(_said_of_mean(mean, error, statement, job.changelog))
+    elif error is not None:
         tell = listener.aside if job.mechanism.variance(1) is None else listener.note
         tell(f"expect every level to err by {error:.4g} (standard error, root mean square)")
     for sentence in _other_constraints(statement, log, wish):
         listener.aside(sentence)
     for refused in job.refused(before, last):
         listener.aside(f"would be refused: {refused}")
+
+
+def _said_of_mean(mean: Mean, error: float, statement: Statement, log: Changelog) -> str:
+    """How far count, sum and mean are expected to err, each in its own unit. error: of the columns they come from."""
+    query = statement.query
+    level = true_levels(log, query, statement.calendar)[-1]
+    shown = mean.shown(Level(level.astype(np.float64), (error / float(query.unit)) ** 2))
+    errors = ", ".join(f"the {each.name} to err by {each.error:.4g}" for each in shown)
+    hidden = "; there is no mean in the end, as the count is not surely above 0" * (len(shown) < 3)
+    return f"expect {errors} (standard error, root mean square){hidden}"
 
 
 def _other_constraints(statement: Statement, log: Changelog, wish: _Wish) -> Iterator[str]:

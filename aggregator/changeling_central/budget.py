@@ -75,11 +75,11 @@ def whole(value: object) -> int | None:
 
 def check_budget(epsilon: Fraction, delta: Fraction) -> None:
     """ValueError where no noise could be drawn or accounted for, and for a delta that is none, whatever it buys."""
-    if not 0 <= delta < 1:
+    if not (epsilon > 0 and 0 <= delta < 1):
         raise ValueError(f"a budget has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
-    if epsilon > 0 and not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
+    if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
         raise ValueError(f"epsilon is {float(LEAST_EPSILON):g} to {MOST_EPSILON}, got {float(epsilon):g}")
-    if epsilon > 0 and 0 < delta < 1:
+    if delta:
         if epsilon < LEAST_ACCOUNTED:
             raise ValueError(f"with a delta, epsilon is at least {float(LEAST_ACCOUNTED):g}, got {float(epsilon):g}")
         if delta < LEAST_DELTA:
@@ -447,7 +447,7 @@ def spending(unit: Unit, epsilon: Number | None, delta: Number, rho: Number | No
         return Spending(unit, cost, *each)
     of_unit = exact(rho)
     of_entry = of_unit / unit.most**2  # a group of N costs N² times as much
-    pure = pure_epsilon(of_entry)
+    pure = pure_epsilon(of_entry)  # ValueError for a rho that is not above 0
     check_budget(pure, Fraction(0))
     return Spending(unit, ReleaseCost(Fraction(0), Fraction(0), of_unit), pure, Fraction(0), of_entry)
 

@@ -307,7 +307,7 @@ def said_of_freezing(log: Changelog, kept: Changelog, query: LinearQuery, calend
     """
     if len(kept) == len(log):
         return "--freeze froze no entry"
-    off = _true_levels(kept, query, calendar) - _true_levels(log, query, calendar)
+    off = true_levels(kept, query, calendar) - true_levels(log, query, calendar)
     worst = np.unravel_index(np.argmax(np.abs(off)), off.shape)
     far = float(off[worst] * query.unit)
     when = local_instant(calendar.time(int(worst[0]) + 1), zone_name(calendar))
@@ -328,7 +328,7 @@ def frozen_in_words(log: Changelog, kept: Changelog, leave: str = "left") -> str
     )
 
 
-def _true_levels(log: Changelog, query: LinearQuery, calendar: Calendar) -> Counts:
+def true_levels(log: Changelog, query: LinearQuery, calendar: Calendar) -> Counts:
     """The query at the ends of the periods, without noise, shape (periods, w), in units."""
     mutations = log.mutations()
     period = np.maximum(np.searchsorted(bounds_of(calendar), mutations.time), 1)

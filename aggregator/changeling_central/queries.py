@@ -399,8 +399,20 @@ def _query(
     predicate = parsed(text, (column,))
     for comparison in predicate.comparisons:
         _checked(comparison, text, declared)
+    _check_tells(predicate, column, text, declared)
     holds = predicate.evaluated(lambda comparison: comparison.where(answers))
     return counting(answers, [answer for answer, held in zip(answers, holds, strict=True) if held], text, fixed)
+
+
+def _check_tells(predicate: Predicate, column: str, text: str, declared: Sequence[str] | None) -> None:
+    """ValueError for a predicate that is true of no answer, or of every one, whatever answers there are."""
+    named = [name for comparison in predicate.comparisons for name in comparison.constants]
+    unnamed = "any value that the predicate does not name"
+    values: list[Value] = [*named, *declared] if declared is not None else [*named, unnamed]
+    if not predicate.evaluated(lambda comparison: comparison.where(values)).any():
+        raise ValueError(f"not a query: {text!r} is true of no answer")
+    if predicate.evaluated(lambda comparison: comparison.where([*values, unnamed])).all():
+        raise ValueError(f"not a query: {text!r} is true of every answer: say `any {column}`")
 
 
 def _bounds(total: re.Match[str], text: str) -> tuple[Fraction, Fraction, Fraction]:

@@ -123,7 +123,9 @@ def about_release(
     calendar, unbounded = statement.calendar, statement.constraint == UNBOUNDED
     constraint = "none, an entry may mutate as it likes" if unbounded else constraint_in_words(statement.constraint)
     beyond = "; mutations beyond it are left out (--freeze)" * statement.freeze
-    stated = "stated with each row, as far as it is known"
+    stated, holds = "stated with each row", "hold the truth 95 times of 100 or more, by the noise alone"
+    if mechanism.variance(1) is None:
+        stated = holds = "not stated, as the errors of this mechanism depend on the data"
     return (
         ("query", statement.text),
         ("periods", said_of_periods(calendar) + ", read from the data and not protected" * from_data),
@@ -136,7 +138,7 @@ def about_release(
         ("late rows", statement.late.words),
         ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
         ("standard error", stated if error is None else f"{error:.6g}, root mean square over the periods"),
-        ("low, high", "hold the truth 95 times of 100 or more, by the noise alone"),
+        ("low, high", holds),
         (NOISE, json.dumps({"made": mechanism.made_with(), "periods": calendar.periods})),
     )
 

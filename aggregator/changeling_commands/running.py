@@ -202,7 +202,8 @@ EXAMPLES = {
     "doctor": "--store server.db",
     "dev": "--answers tea,coffee,neither --fleet 200",
     "authority new": "-o authority",
-    "survey new": "--question 'Tea?' --answers yes,no --period 1w --horizon 52w --epsilon 4 --devices 2e4 -o tea.json",
+    "survey new": "--question 'Tea?' --answers yes,no --period 1w --horizon 52w --at-most 3 --epsilon 4 --devices 2e4 "
+    "-o tea.json",
     "survey sign": "tea.json --key authority.key -o tea.signed",
     "survey publish": f"tea.signed {_SERVER} --public",
     "survey close": f"tea.signed --after 12 --key authority.key {_SERVER}",
@@ -226,7 +227,7 @@ EXAMPLES = {
     "release": "people.csv --query 'any answer' --every 1mo --start 2026-01-01 --epsilon 1 --at-most 4 -o counts.csv",
     "smooth": "counts.csv -o smooth.csv",
     "count": "--periods 365 --at-most 7 --epsilon 1 --memory counter",
-    "ask": "people.csv --column member=yes/no --query \"member == 'yes'\" --epsilon 1 -o answers.csv",
+    "ask": "members.csv --column member=yes/no --query member --epsilon 1 -o answers.csv",
 }
 """What comes after the name of each command in its example."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from math import isfinite
+from math import isfinite, sqrt
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -257,6 +257,36 @@ def when_shown(survey: Survey, fewest: float) -> str:
         return f"{soon} after a period's close, and {sure} after it"
     each = "each node and stratum" if survey.strata > 1 else "each node"
     return f"both {sure} after a period's close: to be shown sooner {each} needs {least:,} reports"
+
+
+def breakdowns_in_words(survey: Survey, devices: int) -> Iterator[tuple[str, str]]:
+    """For each breakdown its name, and how many devices a value has at best, with its error; or why none is shown.
+
+    At best is where every value has as many as any other. A figure is shown of a value only if each node has the
+    survey's minimum of reports of each combination with the other breakdowns, an offset of numbers included. Of several
+    questions it is the one whose error is largest.
+    """
+    from changeling_statistics import predict
+
+    if not survey.breakdowns:
+        return
+    each = max(1, devices // survey.strata)
+    views = (survey.about(place) for place in range(len(survey.questions)))
+    errors = max((predict(view, each).errors for view in views), key=lambda errors: float(errors.max()))
+    shown = sum(map(isfinite, errors.tolist()))
+    for breakdown in survey.breakdowns:
+        of_value = devices / len(breakdown.values)
+        said = f"at best {three_digits(of_value):,} devices for each of {len(breakdown.values):,} values: "
+        if shown == len(errors):
+            error = sqrt(sum(error**2 for error in errors.tolist()) / len(errors) * each / of_value)
+            said += f"{100 * error:.3g} points"
+        else:
+            times = f"in only {shown:,} of {len(errors):,} periods" if shown else "never"
+            said += (
+                f"{times} shown, as each of {survey.strata:,} combinations has {each:,} devices, too few for "
+                f"{survey.minimum:,} reports on a node"
+            )
+        yield f"by {breakdown.name}", said
 
 
 def devices_in_words(needed: float, none: str = "no number does") -> str:

@@ -34,10 +34,11 @@ from changeling_statistics import (
     total_cost,
     write_survey,
 )
+from rich.markup import escape
 from rich.table import Table
 
 from .questionnaires import planned_questions, refuse_hopeless_questions
-from .settling import devices_in_words, planning_bar, settled, three_digits, when_shown
+from .settling import breakdowns_in_words, devices_in_words, planning_bar, settled, three_digits, when_shown
 from .survey_code import survey_module
 from .wishes import WishOptions, ask_to_overwrite, taking
 
@@ -90,6 +91,18 @@ def _charge(survey: Survey, group: Group, track: Track) -> str:
     if group.joint is None:
         return f"{rounded_up(track_cost(track, *circumstances)):.4f}"
     return f"{rounded_up(group_cost(group, *circumstances)):.4f} jointly" if track is group.tracks[0] else ""
+
+
+def warn_of_unreached(survey: Survey) -> None:
+    """Print how many periods no node of the plan ends with, as where a calendar was lengthened and its plan was not."""
+    periods = survey.calendar.periods
+    for place, question in enumerate(survey.questions):
+        tracks = (track for track in survey.plan.tracks if track.question == place)
+        if missing := periods - len({node.end for track in tracks for node in track.nodes()}):
+            about = f" about {question.name}" if len(survey.questions) > 1 else ""
+            typer.echo(
+                f"warning: no node{about} ends with {missing} of the {periods} periods: nothing is shown of them"
+            )
 
 
 POINT = 0.01
@@ -163,6 +176,8 @@ def expectation_table(option: "Option", points: float = 1.0) -> Table:
     table.add_row(
         "shown at all", f"what {survey.minimum} devices reported, or more; the fewest expected are {fewest:,.0f}"
     )
+    for row in breakdowns_in_words(survey, prediction.devices):
+        table.add_row(*map(escape, row))
     table.add_row("epsilon for life", f"{survey.epsilon}")
     table.add_row("epsilon a week, on average", f"{survey.per_week}")
     return table
@@ -249,6 +264,7 @@ def sign(
     ask_to_overwrite(output)
     survey = read_survey(file)
     output.write_bytes(survey.signed_by(read_private_key(key)))
+    warn_of_unreached(survey)
     typer.echo(f"wrote {output}, survey {survey.id.hex()}")
 
 
@@ -312,6 +328,7 @@ def show(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")])
     )
     typer.echo(f"minimum   {survey.minimum} reports; grace {format_duration(survey.grace)}")
     typer.echo(f"epsilon   {survey.epsilon}")
+    warn_of_unreached(survey)
     console().print(cost_table(survey))
 
 
@@ -396,7 +413,7 @@ def _with_plan(last: Survey, planned: Survey, periods: int | None) -> Survey:
         raise ValueError(f"the plan is made for {planned.calendar.periods} periods, got {periods}")
     return replace(
         last,
-        questions=last.asking(constraint=planned.constraint, expected=planned.expected).questions,
+        questions=(replace(last.only, constraint=planned.constraint, expected=planned.expected),),
         calendar=next_calendar(last, planned.calendar.periods),
         plan=planned.plan,
         epsilon_micro=planned.epsilon_micro,

@@ -121,6 +121,8 @@ def ask(
         raise BadState(f"{output} exists: asking again would draw again; choose another output")
     domain = domain_of(column)
     queries = [Query.of(domain, text) for text in query]
+    for each in queries:
+        _check_tells(each)
     counting = grouped(queries, spends) if apart else Grouped((SigmaCounting(Algebra.of(queries), spends),))
     rows = domain.table(table_of(table, domain))
     path = ledger or ledger_beside(table)
@@ -138,6 +140,12 @@ def ask(
     replaced(output, answered(counting, queries, rows, OpenDPNoise()))
     typer.echo(f"changeling: {said_of(counting)}", err=True)
     typer.echo(f"changeling: {len(queries)} answers in {output}; {added_up.said()}", err=True)
+
+
+def _check_tells(query: Query) -> None:
+    """ValueError for a query that is true of no row there can be, by what the columns declare."""
+    if not query.columns and not query.mask:
+        raise ValueError(f"{query.text!r} is true of no row that the columns declare: nothing was charged")
 
 
 def domain_of(columns: list[str]) -> Domain:

@@ -194,8 +194,10 @@ def _check(changelog: Changelog, number: Integers, stated: Integers | None, leni
     entry, state, before = changelog.entry, changelog.state, changelog.before()
     first = np.concatenate([[True], entry[1:] != entry[:-1]])
     passed = np.concatenate([[1], np.diff(changelog.time)])
+    back = ~first & (passed < 0)
+    in_order = ~np.isin(entry, entry[back])  # of an entry whose rows are out of order nothing else is worth a word
     faults = [
-        (~first & (passed < 0), "its time is before the entry's previous row"),
+        (back, "its time is before the entry's previous row: rows are out of order, sort them by time"),
         (
             ~first & (passed == 0),
             "it has the same entry and time as an earlier row: leave one of them out, or give it a later time",
@@ -203,14 +205,14 @@ def _check(changelog: Changelog, number: Integers, stated: Integers | None, leni
     ]
     if not lenient:
         faults += [
-            ((state == 0) & (before == 0), "it deletes an entry that has no answer"),
+            (in_order & (state == 0) & (before == 0), "it deletes an entry that has no answer"),
             (
-                (state != 0) & (state == before),
+                in_order & (state != 0) & (state == before),
                 "it repeats the entry's answer, so it is no mutation: leave out rows in which nothing changes",
             ),
         ]
     if stated is not None:
-        faults.append((stated != before, "its old answer is not what the entry holds"))
+        faults.append((in_order & (stated != before), "its old answer is not what the entry holds"))
     _refuse(faults, number, changelog.unit)
 
 

@@ -238,10 +238,23 @@ def _ordered(value: Any) -> Any:
     raise ValueError(f"canonical MessagePack holds no {type(value).__name__}")
 
 
+MOST_NAMED = 10
+"""How many members of one fault an error names."""
+
+
 def members(fields: Any, **kinds: type) -> Fields:
-    """The members of a map, which are these and of these types. Raises ValueError for any other: True is no integer."""
-    if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != kinds:
-        raise ValueError(f"it is {', '.join(kinds)}, and one of them is missing, is of another type, or has company")
+    """The members of a map, which are these and of these types; True is no integer.
+
+    Raises ValueError for any other, which names those that are missing, not known or of another type.
+    """
+    if not isinstance(fields, dict):
+        raise ValueError(f"it is a map of {', '.join(kinds)}")
+    missing = [name for name in kinds if name not in fields]
+    more = [f"{name!a:.40}" for name in fields if name not in kinds]
+    others = [name for name in kinds if name in fields and type(fields[name]) is not kinds[name]]
+    faults = (("missing", missing), ("not known", more), ("of another type", others))
+    if told := "; ".join(f"{fault}: {', '.join(names[:MOST_NAMED])}" for fault, names in faults if names):
+        raise ValueError(told)
     return fields
 
 

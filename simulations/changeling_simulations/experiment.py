@@ -30,13 +30,14 @@ from changeling_statistics import (
     series,
     without_sum,
 )
+from numpy.typing import NDArray
 
 from .field import Field, FieldTallies, sample_field
 from .population import Population
 from .sampler import sample_tallies
 
-ROW = ("period", "time", "answer", "truth", "frozen", "estimate", "standard_error")
-"""The columns of an experiment's table: counts are in entries."""
+ROW = ("period", "time", "answer", "truth", "frozen", "estimate", "standard_error", "upper_bound")
+"""The columns of an experiment's table: counts are in entries; `upper_bound` as a server says it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +45,14 @@ class Experiment:
     """A survey's estimates beside the truth, at the ends of periods 1..T.
 
     survey: the survey that was simulated.
+    population: who was asked.
     enrolled: how many entries have enrolled by then, shape (T,).
     counted: how many of them the server has heard of, which estimates are about, shape (T,); nan where there are none.
     truth: the histograms as they were, shape (T, z), in entries that have enrolled.
     frozen: the histograms of what the devices reported on, shape (T, z), likewise.
     estimates: the published histograms, shape (T, z), in entries that are counted; nan where nothing identifies them.
     variances: the published variances of the estimates given `frozen`, shape (T, z), in entries squared; nan likewise.
+    upper_bound: whether those are too large on average, as tallies do not tell all of them, shape (T,).
     intervals: the published 95% intervals, lower and upper ends, shape (T, z, 2), in entries; nan likewise.
     heard: which share of those who have enrolled is heard at a closing, mean over closings.
 
@@ -62,12 +65,14 @@ class Experiment:
     """
 
     survey: Survey
+    population: Population
     enrolled: Counts
     counted: Floats
     truth: Floats
     frozen: Floats
     estimates: Floats
     variances: Floats
+    upper_bound: NDArray[np.bool_]
     intervals: Floats
     heard: float = 1.0
 
@@ -145,14 +150,15 @@ class Experiment:
         return _mean(_held(self))
 
     def devices_for(self, standard_error: float = POINT) -> Floats:
-        """How many entries it takes for a standard error at the end of each period, shape (T,).
+        """How many entries it takes for a standard error at the end of each period, shape (T,); nan for a gap.
 
         standard_error: of a share of the entries; 0.01 is one percentage point.
-        The variance of a share falls as 1/n, so it takes n·(se / standard_error)² entries; se² is the mean of the
-        variances over the answers.
+        They are of this population, and all heard. The variance of a share falls as 1/n, so it takes
+        n·(se / standard_error)² entries. se is the exact error, not the published one, which may be an upper bound.
         """
-        variances: Floats = self.variances.mean(axis=1) / self.counted
-        return variances / standard_error**2
+        exact = exact_error(self.population, self.survey)
+        needed: Floats = exact.devices * (exact.errors / standard_error) ** 2
+        return np.where(np.isnan(self.estimates[:, 0]), np.nan, needed)
 
     def as_fields(self) -> dict[str, object]:
         """The figures by name, as JSON has them: errors as shares of the entries, None for what is not known."""
@@ -169,7 +175,9 @@ class Experiment:
             "gaps": self.gaps,
             **figures,
             "rows": [
-                dict(zip(ROW, row[:5] + [float(str(each)) if each else None for each in row[5:]], strict=True))
+                dict(
+                    zip(ROW, row[:5] + [float(str(each)) if each else None for each in row[5:7]] + row[7:], strict=True)
+                )
                 for row in self._rows()
             ],
         }
@@ -197,7 +205,7 @@ class Experiment:
                 estimate = (
                     "" if np.isnan(figure) else f"{figure:.3f}" for figure in (self.estimates[i, a], errors[i, a])
                 )
-                yield [i + 1, f"{time:%Y-%m-%dT%H:%M:%SZ}", answer, *counts, *estimate]
+                yield [i + 1, f"{time:%Y-%m-%dT%H:%M:%SZ}", answer, *counts, *estimate, bool(self.upper_bound[i])]
 
 
 def _rms(differences: Floats) -> float:
@@ -229,7 +237,7 @@ def simulate(population: Population, survey: Survey, generator: np.random.Genera
     """
     tallies = sample_tallies(population, survey, generator)
     histograms, enrolled = series(survey, tallies, population.periods), np.full(population.periods, population.entries)
-    return _published(survey, histograms, enrolled, population.histogram(), population.frozen_histogram())
+    return _published(survey, population, histograms, enrolled, population.histogram(), population.frozen_histogram())
 
 
 def in_the_field(population: Population, survey: Survey, field: Field, generator: np.random.Generator) -> Experiment:
@@ -247,7 +255,7 @@ def in_the_field(population: Population, survey: Survey, field: Field, generator
     drawn = sample_field(population, survey, field, generator)
     enrolled = drawn.truth[1:].sum(1)
     heard, histograms = _heard(survey, drawn.tallies, enrolled), _as_periods_close(survey, drawn)
-    return _published(survey, histograms, enrolled, drawn.truth[:, 1:], drawn.frozen[:, 1:], heard)
+    return _published(survey, population, histograms, enrolled, drawn.truth[:, 1:], drawn.frozen[:, 1:], heard)
 
 
 def _as_periods_close(survey: Survey, drawn: FieldTallies) -> list[Histogram | Gap]:
@@ -260,6 +268,7 @@ def _as_periods_close(survey: Survey, drawn: FieldTallies) -> list[Histogram | G
 
 def _published(
     survey: Survey,
+    population: Population,
     histograms: Sequence[Histogram | Gap],
     enrolled: Counts,
     truth: Counts,
@@ -269,14 +278,15 @@ def _published(
     """The estimates of times 1..T beside what is true at times 0..T."""
     counted = np.full(len(histograms), np.nan)
     values, variances = np.full((2, len(histograms), len(survey.answers)), np.nan)
-    ends = np.full((*values.shape, 2), np.nan)
+    ends, bounds = np.full((*values.shape, 2), np.nan), np.zeros(len(histograms), np.bool_)
     for at, each in enumerate(histograms):
         if isinstance(each, Histogram):
             counted[at] = each.basis.enrolled
             values[at], variances[at] = each.estimate.values, np.diag(each.estimate.covariance)
+            bounds[at] = each.estimate.upper_bound
             ends[at] = intervals(each.estimate, LEVEL)
     true, reported = (counts[1:].astype(np.float64) for counts in (truth, frozen))
-    return Experiment(survey, enrolled, counted, true, reported, values, variances, ends, heard)
+    return Experiment(survey, population, enrolled, counted, true, reported, values, variances, bounds, ends, heard)
 
 
 def _heard(survey: Survey, tallies: Tallies, enrolled: Counts) -> float:

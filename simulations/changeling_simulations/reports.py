@@ -224,9 +224,23 @@ def _errors(experiment: Experiment) -> list[tuple[str, str]]:
         ("rms error", f"{_points(experiment.rms_error)}, over all periods and answers"),
         ("  noise", f"{_points(experiment.rms_noise)}, falls with more entries"),
         ("  freezing", _freezing(experiment)),
-        ("entries needed", "for a standard error of one point:"),
+        *_of_number(experiment),
+        ("entries needed", "for a standard error of one point, if all are heard, as the planner predicts it:"),
         ("", f"{np.nanmean(devices):,.0f} on average over the periods, {np.nanmax(devices):,.0f} in the worst"),
     ]
+
+
+def _of_number(experiment: Experiment) -> list[tuple[str, str]]:
+    """The mean at the end, and how far it is off over all periods; nothing where the answers are names."""
+    question = experiment.survey.only
+    if not question.is_number:
+        return []
+    shares, levels = (experiment.true_shares, experiment.estimated_shares), np.array(question.values)
+    true, estimated = (each @ levels / each.sum(axis=1) for each in shares)
+    known = np.flatnonzero(~np.isnan(estimated))
+    last, error = known[-1], float(np.sqrt(np.mean((estimated - true)[known] ** 2)))
+    said = f"{estimated[last]:,.4g}, in truth {true[last]:,.4g}, at the end of period {last + 1}"
+    return [("mean", f"{said}; rms error {error:,.3g} over all periods, in {question.unit or 'what is asked'}")]
 
 
 def _reports(experiment: Experiment) -> str:

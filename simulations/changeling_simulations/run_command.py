@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import typer
 from changeling_commands import best_rung, read_count, read_date, read_duration, read_epsilon, read_length, taking
-from changeling_protocol import AtMost, Calendar, Node, Survey
+from changeling_protocol import MICRO, AtMost, Calendar, Node, Survey
 from changeling_statistics import Changelog, Wish, constraint_of, pilot_of, read_csv, read_survey, rung
 from rich.console import Console
 from rich.progress import track
@@ -33,7 +33,7 @@ from .population import (
 )
 from .reports import RecordingConsole, print_freezing, print_paper, print_report, print_trials, silent
 
-ANSWERS, BRANCHING, LAYERS, EPSILON = 4, 2, 1, Decimal(8)
+ANSWERS, CHANGES, BRANCHING, LAYERS, EPSILON = 4, 2, 2, 1, Decimal(8)
 """What a survey is like, if the command line does not say."""
 ALL, FITTED, BEST = "all of the changelog, or 10,000", "fitted to the changelog", "so many that the error is least"
 Step = TypeVar("Step")
@@ -51,7 +51,15 @@ class RunOptions:
         int | None,
         typer.Option(min=1, metavar="Z", help="Synthetic: how many answers.", show_default=str(ANSWERS)),
     ] = None
-    changes: Annotated[float, typer.Option(min=0, metavar="X", help="Synthetic: an entry's changes, on average.")] = 2
+    changes: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="X",
+            help="Synthetic: an entry's changes, on average.",
+            show_default=f"{CHANGES}, or as --survey expects",
+        ),
+    ] = None
     gradual: Annotated[bool, typer.Option("--gradual", help="Synthetic: entries arrive all through.")] = False
     world: Annotated[
         World,
@@ -190,7 +198,11 @@ def run(options: RunOptions) -> None:
     if options.synthetic and options.align:
         raise ValueError("--align moves a changelog; what is made up has the dates of the calendar")
     given, asked = _given(options)
-    source, calendar = _named(options, given) if options.changelog is not None else _made_up(options, given, generator)
+    if options.changelog is not None:
+        source, calendar = _named(options, given)
+    else:
+        changes = _changes(console, options, given)
+        source, calendar = _made_up(options, given, changes, generator)
     fields = _fields(source.answers, options)
     survey, papers = given, None
     if survey is None:
@@ -267,13 +279,27 @@ def _named(options: RunOptions, given: Survey | None) -> tuple[Changelog, Calend
     return source, calendar
 
 
-def _made_up(options: RunOptions, given: Survey | None, generator: np.random.Generator) -> tuple[Changelog, Calendar]:
+def _changes(console: Console, options: RunOptions, given: Survey | None) -> float:
+    """How many changes an entry makes: as the options say, else as a given survey expects, which is then said."""
+    if options.changes is not None:
+        return options.changes
+    if given is None:
+        return CHANGES
+    left = (given.calendar.periods - 1) / (2 if options.gradual else 1)  # the periods after an entry's first
+    changes = left * given.expected.later / MICRO
+    console.print(f"An entry changes {changes:.3g} times on average, as the survey expects: --changes says otherwise.")
+    return changes
+
+
+def _made_up(
+    options: RunOptions, given: Survey | None, changes: float, generator: np.random.Generator
+) -> tuple[Changelog, Calendar]:
     """A changelog with the answers and the calendar of a given survey, or of the options."""
     calendar = given.calendar if given else synthetic_calendar(*options.dates)
     source = synthetic_changelog(
         len(given.answers) if given else options.answers or ANSWERS,
         min(options.entries or HISTORIES, HISTORIES),
-        options.changes,
+        changes,
         calendar,
         generator,
         gradual=options.gradual,

@@ -2,7 +2,7 @@
 
 import io
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -118,6 +118,44 @@ def test_the_head_of_the_output_says_shape_noise_guarantee_and_unit(tmp_path, na
 def test_the_head_says_the_noise_of_the_nodes_in_what_the_query_counts(tmp_path, given, said):
     """Not as numbers of a lattice or of a curve, which nobody could check."""
     assert re.fullmatch(said, dict(released(tmp_path, **given).about)["mechanism"])
+
+
+def test_the_head_states_no_errors_where_a_mechanism_has_none(tmp_path):
+    """Its columns are empty, and the head says why."""
+    one = released(tmp_path, mechanism="partitioning")
+    assert one.rows()[-1].standard_error is None
+    head = read_about(tmp_path / "out.csv")
+    said = "not stated, as the errors of this mechanism depend on the data"
+    assert (head["standard error"], head["low, high"]) == (said, said)
+
+
+def test_periods_that_have_not_ended_wait_whatever_through_says(tmp_path):
+    """By the clock; the curator hears of it, and they are published when they have ended."""
+    now = datetime(2026, 1, 1, 3, 30, tzinfo=UTC).timestamp()
+    one = released(tmp_path, through="2026-01-01T08:00", clock=lambda: now)
+    assert (one.published, one.last) == (3, 3)
+    assert "--through names 8 periods, of which 3 have ended: the others wait until they have" in one.notes
+    two = released(tmp_path, through="2026-01-01T08:00", clock=lambda: now + 10**6)
+    assert (two.published, two.last) == (5, 8)
+    assert not [note for note in two.notes if "wait" in note]
+
+
+def test_dates_are_taken_where_times_are(tmp_path):
+    """Of Python's datetime module: a date is its midnight."""
+    days = {"every": "1d", "start": date(2026, 1, 1), "until": date(2026, 1, 4), "through": date(2026, 1, 3)}
+    one = released(tmp_path, **days)
+    assert [row.time for row in one.rows()] == ["2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"]
+
+
+def test_a_plan_of_a_mean_says_what_count_sum_and_mean_err_by(tmp_path):
+    """Each in its own unit, as the rows of the release itself state it."""
+    given = {"query": "mean of price from 0 to 10 by 0.5", "epsilon": 1000, "at_most": 4}
+    (said,) = [each for each in released(tmp_path, plan=True, **given).asides if each.startswith("expect")]
+    rows = released(tmp_path, **given).rows()
+    for name in ("count of price", "sum of price", "mean of price"):
+        stated = np.sqrt(np.mean([row.standard_error**2 for row in rows if row.name == name]))
+        (planned,) = re.findall(rf"the {name} to err by ([\d.e-]+)", said)
+        assert float(planned) == pytest.approx(stated, rel=0.5 if name == "mean of price" else 0.01)
 
 
 def test_a_mechanism_for_something_else_says_what_it_is_good_for_before_anything_is_drawn(tmp_path, monkeypatch):

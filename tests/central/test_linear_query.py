@@ -193,6 +193,8 @@ NO_QUERIES = [
         ("answer < 'M'", "none is greater"),
         ("each answer in ('a',) or answer == 'b'", "a histogram is over"),
         ("not " * 5000 + "answer == 'a'", "too long"),
+        ("answer == 'a' and answer == 'b'", "true of no answer"),
+        ("answer == 'a' or answer != 'a'", "true of every answer: say `any answer`"),
         ("age == '3' and city == 'Rome'", "about age, city"),
         ("mean of x from 3 to 3", "low < high"),
         ("mean of x from 4 to 3", "low < high"),
@@ -216,6 +218,9 @@ def test_of_declared_answers_a_query_names_no_other():
         for answers in (ANSWERS, ["Untied"], []):
             with pytest.raises(ValueError, match="'Untied', which is none of the answers: United, Delta"):
                 answer_query(text, answers, ["United", "Delta"])
+    with pytest.raises(ValueError, match="true of no answer"):
+        answer_query("answer not in ('United', 'Delta')", ANSWERS, ["United", "Delta"])
+    assert answer_query("answer in ('United', 'Delta')", ANSWERS, ["United", "Delta"]).table[1:] == ((1,), (1,), (0,))
     assert answer_query("answer == 'United'", ANSWERS, ["United", "Delta"]).table == ((0,), (0,), (1,), (0,))
     assert answer_query("any answer", ANSWERS, ["United"]).table == ((0,), (1,), (1,), (1,))
 

@@ -256,7 +256,7 @@ def test_what_is_no_file_is_no_changelog(tmp_path, capsys, kind):
     assert "is no file" in capsys.readouterr().err
 
 
-def test_periods_that_have_not_ended_are_not_released_unless_asked_for(log, monkeypatch, capsys):
+def test_periods_that_have_not_ended_are_not_released_whoever_asks_for_them(log, monkeypatch, capsys):
     """Their rows are still to come, and would be refused afterwards. Each later run goes on; half of a day remains."""
     written = log.with_name("out.csv")
     for now, rows in [
@@ -268,6 +268,10 @@ def test_periods_that_have_not_ended_are_not_released_unless_asked_for(log, monk
         assert release(log, *TWICE, *DATES) == 0
         assert len(read_rows(written)) == rows
     assert "calendar's end" not in capsys.readouterr().err
+    assert release(log, *TWICE, *DATES, "--through", "2013-01-03") == 0
+    assert len(read_rows(written)) == 13
+    assert "of which 13 have ended: the others wait until they have" in capsys.readouterr().err
+    monkeypatch.undo()
     assert release(log, *TWICE, *DATES, "--through", "2013-01-03") == 0
     assert len(read_rows(written)) == 48
     assert "2013-01-03T00:00:00Z, the calendar's end" in capsys.readouterr().err
@@ -284,3 +288,9 @@ def test_before_the_first_period_has_ended_nothing_is_charged_and_a_picture_is_n
     assert [path.name for path in log.parent.iterdir()] == ["log.csv"]
     assert release(log, *TWICE, *DATES, "--through", "2013-01-01T01:00", "--plot", picture) == 0
     assert picture.exists()
+
+
+def test_a_budget_of_nothing_is_refused_in_one_sentence(log, capsys):
+    """Not in one for each mechanism that might have been chosen, nor after others."""
+    assert release(log, *TWICE, epsilon="0", mechanism=None) == 1
+    assert capsys.readouterr().err == "changeling: a budget has epsilon > 0 and 0 <= delta < 1, got 0 and 0\n"

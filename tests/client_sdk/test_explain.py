@@ -218,7 +218,7 @@ def test_a_notice_is_one_paragraph_of_what_is_asked_sent_concluded_public_and_wi
     notice = privacy_notice(survey(calendar=DAILY, minimum=50))
     assert "\n" not in notice
     for words in (
-        'the question “What do you drink?”; the answers that it tells apart are “tea”, “coffee” or “neither”.',
+        "the question “What do you drink?”; the answers that it tells apart are “tea”, “coffee” or “neither”.",
         "From 2027-01-01 to 2027-01-09 your device sends at most 14 randomized reports on how your answer has changed. "
         "They fall due at most once every day; those that fall due together go in one message, encrypted for",
         "such as that you ever answered “tea”, can come to be thought at most 99.9984% and at least 0.00002% likely",

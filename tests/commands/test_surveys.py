@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -65,6 +66,16 @@ def made(*words):
     return done.stdout, read_survey(Path("survey.json"))
 
 
+def test_a_successors_plan_may_be_for_more_changes_than_the_survey_before():
+    """Plan, length and constraint are taken together: the new constraint is not held against the old plan."""
+    for most, name in (("2", "first.json"), ("4", "planned.json")):
+        words = [*DAYS[:-1], most]
+        assert invoked(main, "survey", "new", *words, "-o", name).exit_code == 0
+    done = invoked(main, "survey", "extend", "first.json", "--plan", "planned.json", "-o", "next.json")
+    assert done.exit_code == 0, done.stderr
+    assert read_survey(Path("next.json")).constraint == AtMost(4)
+
+
 def test_a_wish_becomes_a_survey_that_says_what_it_will_show():
     """The planner's plan, at the wished epsilon; the error in points and devices, when it shows, and what it costs."""
     printed, asked = made(*DAYS, "--points", "0.5")
@@ -95,6 +106,38 @@ def test_a_wish_that_would_show_nothing_says_so(here):
     assert made(*few, "--anyway")[1].epsilon == 4
     assert "warning" not in made(*DAYS, "--minimum", "900")[0]
     assert "fewer than 1001 reports" in " ".join(new(*DAYS, "--minimum", "1001").stderr.split())
+
+
+def test_the_forecast_says_what_each_breakdown_will_show(here):
+    """At best, where all values have as many devices; and which is never shown. Nothing is refused."""
+    words = [*TEA, *WISH, "--at-most", "2", "--breakdown", "arm:A,B"]
+    printed = new(*words)
+    assert printed.exit_code == 0
+    of_all, of_arm = (
+        float(re.search(rf"{row} .*?([\d.]+) points", printed.stdout)[1]) for row in ("of a share, online", "by arm")
+    )
+    assert "at best 10,000 devices for each of 2 values" in printed.stdout
+    assert of_arm == pytest.approx(2**0.5 * of_all, rel=0.01)
+    cities = ",".join(f"city {number}" for number in range(500))
+    printed = new(*words, "--breakdown", f"city:{cities}")
+    assert printed.exit_code == 0
+    assert " ".join(re.sub("[│]", "", printed.stdout).split()).count("never shown, as each of 1,000 combinations") == 2
+    (here / "two.toml").write_text('[[question]]\nname = "tea"\ntext = "Tea?"\nanswers = ["yes", "no"]\nat_most = 2\n')
+    printed = new("--questions", "two.toml", *WISH, "--breakdown", "arm:A,B")
+    assert "by arm: at best 10,000 devices for each of 2 values" in printed.stdout, printed.output
+
+
+def test_a_calendar_that_is_longer_than_its_plan_is_warned_of(here):
+    """As whoever writes it by hand may make it: shown or signed, it says of how many periods nothing will be known."""
+    _, asked = made(*DAYS)
+    write_survey(here / "longer.json", replace(asked, calendar=replace(asked.calendar, periods=7)))
+    assert invoked(main, "authority", "new", "-o", "keys").exit_code == 0
+    warning = "warning: no node ends with 3 of the 7 periods"
+    for name, warned in (("longer.json", True), ("survey.json", False)):
+        sign = ("sign", name, "--key", "keys/authority.key", "-o", f"{name}.signed")
+        for words in (("show", name), sign):
+            done = invoked(main, "survey", *words)
+            assert (done.exit_code, warning in done.stdout, "warning" in done.stdout) == (0, warned, warned)
 
 
 def test_an_unsigned_survey_is_readable_json(here):

@@ -131,6 +131,7 @@ def test_answers_are_never_written_over_their_own_ledger(tmp_path, capsys, monke
         ({"columns": ["--column", "age=0..50"]}, "column 'age' holds what is not declared"),
         ({"columns": ["--column", "height=0..50"], "queries": ["height > 3"]}, "no columns height"),
         ({"columns": ["--column", "name=0..50"], "queries": ["name > 3"]}, "not declared to hold"),
+        ({"queries": ["member", "age > 200"]}, "'age > 200' is true of no row that the columns declare"),
         ({"epsilon": "0"}, "epsilon > 0"),
     ],
 )

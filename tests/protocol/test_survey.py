@@ -332,3 +332,16 @@ def test_a_signed_survey_beyond_a_limit_is_malformed(changed):
     with pytest.raises(MalformedBytes):
         Survey.from_signed(signed("survey", {**fields, **changed, "questions": asked}, AUTHORITY), PINNED)
     assert time.process_time() - began < 0.5
+
+
+def test_the_fields_that_a_survey_lacks_or_has_beyond_its_own_are_named():
+    """Of a draft that was written by hand, say."""
+    fields = survey().as_fields()
+    del fields["grace"]
+    fields |= {"skew": "1h", "minimun": 5, "x" * 100: 1}
+    with pytest.raises(MalformedBytes) as refused:
+        Survey.from_fields(fields)
+    named = f"missing: grace; not known: 'minimun', '{'x' * 39}; of another type: skew"
+    assert str(refused.value) == f"not a survey: {named}"
+    with pytest.raises(MalformedBytes, match="a map of questions"):
+        Survey.from_fields([])

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.cli import console
-from changeling_protocol import AtMost, Calendar
+from changeling_protocol import AtMost, Calendar, Question
 from changeling_simulations import bundled_names, calendar_for, changelog_path, paper_survey
 from changeling_simulations import experiment as trials
 from changeling_simulations.commands import recorder
-from changeling_statistics import read_csv, write_survey
+from changeling_statistics import read_csv, steady_changes, write_survey
 from rich.table import Table
 
 from tests.command_line import changeling_sim as main
@@ -195,6 +195,34 @@ def test_a_survey_file_is_run_as_it_stands(asking):
         for part in ("13 periods of 24w", "at most 9 an entry", "nodes of 24w, 48w", "school"):
             assert part in output
     assert "line" in refused(f"school-to-work {asking(741_398_400, 13, ('tea', 'coffee'))}")
+
+
+def test_a_made_up_population_changes_as_often_as_the_survey_expects(tmp_path):
+    """Unless it is said how often; which of the two it is, is told."""
+    calendar = Calendar(1_767_225_600, WEEK, 5)
+    asked = paper_survey(("tea", "coffee"), calendar, AtMost(5), epsilon=Decimal(9), layers=2)
+    path = tmp_path / "survey.json"
+    write_survey(path, asked.asking(expected=steady_changes(calendar, AtMost(5), 0)))
+    words = f"--synthetic --entries 1000 --survey {path}"
+    told, truth = ran(words, "--csv", str(tmp_path / "out.csv")).output, "An entry changes 0 times on average"
+    assert truth in told
+    assert len({row["truth"] for row in rows_of(tmp_path / "out.csv")}) <= 2
+    assert truth not in ran(words, "--changes", "2", "--csv", str(tmp_path / "out.csv")).output
+    assert len({row["truth"] for row in rows_of(tmp_path / "out.csv")}) > 2
+
+
+def test_of_a_number_the_mean_is_shown(tmp_path):
+    """Beside the true one, and in its unit; of answers by name there is none."""
+    asked = paper_survey(
+        ("0 min", "30 min", "60 min"), Calendar(1_767_225_600, WEEK, 4), AtMost(4), epsilon=Decimal(60)
+    )
+    number = Question.of_number("sport", "Sport?", ["0", "30", "60"], AtMost(4), "min")
+    write_survey(tmp_path / "number.json", replace(asked, questions=(number,)))
+    words = "--synthetic --entries 100000 --changes 1 --survey"
+    shown = re.search(r"mean +([\d.]+), in truth ([\d.]+), .* in min", ran(words, str(tmp_path / "number.json")).output)
+    assert float(shown[1]) == pytest.approx(float(shown[2]), abs=2)
+    write_survey(tmp_path / "names.json", asked)
+    assert " in truth " not in ran(words, str(tmp_path / "names.json")).output
 
 
 def test_a_minimum_is_kept(asking, tmp_path):

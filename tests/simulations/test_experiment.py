@@ -12,7 +12,9 @@ from changeling_simulations import (
     Population,
     aligned,
     check_dates,
+    closed_cohort,
     design,
+    exact_error,
     in_the_field,
     paper_survey,
     save_plot,
@@ -82,6 +84,22 @@ def test_as_many_entries_as_needed_give_the_wanted_standard_error(population, su
     many = population.resampled(round(needed[worst]), np.random.default_rng(4))
     again = simulate(many, survey, np.random.default_rng(5))
     assert np.sqrt(again.variances[worst].mean()) / many.entries == pytest.approx(0.01, rel=0.05)
+
+
+def test_entries_needed_are_the_planners_where_published_errors_are_bounds(tmp_path):
+    """Of histories the published variance is an upper bound, several times what is true: the CSV marks it, and the
+    entries needed are predicted, not taken from it.
+    """
+    closed = closed_cohort(20_000, 2, periods=12, most_changes=3, generator=np.random.default_rng(1))
+    histories = design("?", closed.answers, periods=12, every="4w", at_most=3, epsilon=4, closed=True).survey
+    experiment = simulate(closed, histories, np.random.default_rng(2))
+    needed = experiment.devices_for(0.01)
+    assert needed.mean() == pytest.approx(exact_error(closed, histories).devices_for(0.01))
+    assert needed.mean() < 0.5 * (experiment.variances.mean(1) / experiment.counted / 0.01**2).mean()
+    marked = [row["upper_bound"] for row in _written(experiment, tmp_path)]
+    assert [each == "True" for each in marked[::2]] == experiment.upper_bound.tolist()
+    assert experiment.upper_bound.any()
+    assert [row["upper_bound"] for row in experiment.as_fields()["rows"]][::2] == experiment.upper_bound.tolist()
 
 
 def test_a_csv_of_it_holds_every_period_and_answer(experiment, tmp_path):

@@ -218,6 +218,7 @@ def test_numbers_dates_and_times_with_zones_are_read():
     ("rows", "number", "fault"),
     [
         ([("1", 5, "a"), ("2", 4, "a"), ("1", 4, "b")], 3, "before the entry's previous row"),
+        ([("1", 9, ""), ("2", 5, "a"), ("1", 6, "a")], 3, "rows are out of order"),
         ([("1", 5, "a"), ("2", 5, "")], 2, "deletes an entry that has no answer"),
         ([("1", 5, "a"), ("1", 6, "a")], 2, "repeats the entry's answer"),
         ([("1", 5, "a"), ("2", 6, "d")], 2, "unknown answer; the answers are a, b, c"),

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 from changeling_protocol import Calendar, Question, parse_duration
 from changeling_statistics import constraint_in_words, constraint_of
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from .settling import (
@@ -168,7 +167,7 @@ def planned_questions(console: Console, options: WishOptions, points: float = 1.
     survey = options.handled(planned.survey)
     console.print(f"Shown, and for good: {when_shown(survey, planned.least_reports)}.", highlight=False)
     for breakdown, said in breakdowns_in_words(survey, planned.wish.devices):
-        console.print(escape(f"{breakdown}: {said}."), highlight=False)
+        console.print(f"{breakdown}: {said}.", highlight=False)
     console.print(f"Epsilon for life, over all questions together: {planned.survey.epsilon}.", highlight=False)
     for place, each in enumerate(listed):
         question = each.asked.question

@@ -34,7 +34,6 @@ from changeling_statistics import (
     total_cost,
     write_survey,
 )
-from rich.markup import escape
 from rich.table import Table
 
 from .questionnaires import planned_questions, refuse_hopeless_questions
@@ -177,7 +176,7 @@ def expectation_table(option: "Option", points: float = 1.0) -> Table:
         "shown at all", f"what {survey.minimum} devices reported, or more; the fewest expected are {fewest:,.0f}"
     )
     for row in breakdowns_in_words(survey, prediction.devices):
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     table.add_row("epsilon for life", f"{survey.epsilon}")
     table.add_row("epsilon a week, on average", f"{survey.per_week}")
     return table

@@ -140,14 +140,17 @@ def test_the_store_key_can_be_replaced(here, cli, capsys):
     """keys reencrypt puts the private keys under another; the old one opens nothing, and no server starts with it."""
     for name in ("old", "new"):
         (here / name).write_text(name.encode().hex().ljust(64, "0"))
-    cli("keys", "new", "--store", "server.db", "-o", "1.request")
+    for results in ((), ("--results",)):
+        told = cli("keys", "new", "--store", "server.db", "-o", "1.request", *results)
+        assert "lies in the store unencrypted: with --store-key-file" in told
     assert "clear" in cli("keys", "list", "--store", "server.db")
     cli("keys", "reencrypt", "--store", "server.db", "--new-store-key-file", "old")
     assert "clear" not in cli("keys", "list", "--store", "server.db")
     renew = ("keys", "reencrypt", "--store", "server.db", "--new-store-key-file", "new")
     assert run([*renew]) == 1
     assert "encrypted: give the store key" in capsys.readouterr().err
-    assert "1 private key" in cli(*renew, "--store-key-file", "old")
+    assert "2 private keys" in cli(*renew, "--store-key-file", "old")
+    assert "unencrypted" not in cli("keys", "new", "--store", "server.db", "--store-key-file", "new", "-o", "2.request")
     (here / "none").write_text("ab" * 31)
     for file, sentence in (("old", "under another store key"), ("none", "none holds no store key")):
         serve = ["serve", "--store", "server.db", "--authority", "authority.pub", "--port", "0"]

@@ -244,6 +244,18 @@ def test_clock_keys_and_surveys_of_a_store(log, path):
     log.store.close()
 
 
+def test_a_key_in_the_clear_is_degraded_where_there_is_a_store_key(log, path):
+    """Of both kinds of keys; without a store key it is only to be known."""
+    log.store.close()
+    with closing(Store.open(path)) as store, store.transaction() as writing:
+        writing.make_results_key()
+    assert wrong(path) == {"keys": DEGRADED}
+    assert {each.remedy for each in findings(path) if "unencrypted" in each.detail} == {
+        "restart the servers with the store key, or run `changeling keys reencrypt`"
+    }
+    assert "keys" not in wrong(path, at_rest=AtRest())
+
+
 @pytest.mark.usefixtures("log")
 def test_files_and_disk(path, monkeypatch):
     """Who else may read the store or a secret; a disk that fills."""

@@ -226,7 +226,7 @@ def examine(place: str, at_rest: "AtRest | None", secrets: Sequence[Path], now: 
         return
     yield Finding("store", OK, f"schema version {version}")
     with closing(Store.open(place, at_rest or AtRest())) as store:
-        yield from _store(store, at_rest is not None, now)
+        yield from _store(store, at_rest, now)
 
 
 def _files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
@@ -260,20 +260,21 @@ def _time_daemon() -> Finding:
     return Finding("ntp", OK, known)
 
 
-def _store(store: "Store", knows_key: bool, now: UnixSeconds) -> Iterator[Finding]:
+def _store(store: "Store", at_rest: "AtRest | None", now: UnixSeconds) -> Iterator[Finding]:
     from ..errors import StoreError
     from ..ingest import Registry
 
     registry = Registry(store)
     registry.refresh()
     with store.view() as view:
-        if knows_key:
+        if at_rest is not None:
             try:
                 view.private_keys()
             except StoreError as error:
                 yield Finding("store-key", BAD, f"{error}", "give the one that the server has, with --store-key-file")
         yield from _plugins(view)
         yield from _keys(registry, view, now)
+        yield from _in_clear(view, at_rest)
         yield from _surveys(registry, now)
         yield _clock(view, now)
         yield from _segments(view)
@@ -307,8 +308,18 @@ def _keys(registry: "Registry", view: "View", now: UnixSeconds) -> Iterator[Find
         if life.state(now) is KeyState.UNSIGNED:
             remedy = "publish it once it is signed; else it is of no use"
             yield Finding("keys", DEGRADED, f"key {life.id.hex()} is not published", remedy)
-        elif life.in_clear:
-            yield Finding("keys", OK, f"key {life.id.hex()} lies in the store unencrypted", "give a store key")
+
+
+def _in_clear(view: "View", at_rest: "AtRest | None") -> Iterator[Finding]:
+    """Keys that are not encrypted: what to do about it where there is no store key, and where there is one."""
+    encrypts = at_rest is not None and at_rest.secret is not None
+    severity, remedy = (
+        (DEGRADED, "restart the servers with the store key, or run `changeling keys reencrypt`")
+        if encrypts
+        else (OK, "give a store key")
+    )
+    for id_ in view.keys_in_clear():
+        yield Finding("keys", severity, f"key {id_.hex()} lies in the store unencrypted", remedy)
 
 
 def _surveys(registry: "Registry", now: UnixSeconds) -> Iterator[Finding]:

@@ -305,6 +305,10 @@ class ReadRegistry(Bound):
         opened = ((id_, self._at_rest.taken(kept, id_)) for kept, id_ in self._private_halves(_SEALING))
         return {id_: X25519PrivateKey.from_private_bytes(private) for id_, private in opened}
 
+    def keys_in_clear(self) -> list[bytes]:
+        """The ids of all keys, results keys included, whose private half is here and not encrypted."""
+        return sorted(id_ for kept, id_ in self._private_halves() if len(kept) == PRIVATE_BYTES)
+
     def signing_key(self, now: UnixSeconds) -> SigningKey | None:
         """The key to sign with now, Unix seconds: a certified one while it is valid, else the newest; None without any.
 

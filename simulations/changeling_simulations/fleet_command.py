@@ -98,6 +98,7 @@ def fleet_check(
 def admit(client: ServerClient, survey: Survey, *, i_run_it: bool) -> None:
     """Pass where a server may be sent a fleet's envelopes: it is the user's own, and nobody answered there.
 
+    Whether anything is counted that is not shown, or waits to be counted, a server says to an operator's token alone.
     i_run_it: whether the user says that it is. Raises ValueError, which says what is missing.
     """
     if not client.is_here and not i_run_it:
@@ -112,7 +113,7 @@ def admit(client: ServerClient, survey: Survey, *, i_run_it: bool) -> None:
             "beyond this machine a server is sent a fleet only by who operates it: show a token with the scopes "
             "read and fold"
         )
-    if any(closing["heard"] for closing in status["closings"]):
+    if status.get("any_taken") or any(closing["heard"] for closing in status["closings"]):
         raise ValueError(
             f"survey {survey.id.hex()} has answers already, which a fleet would spoil: sign one for the rehearsal"
         )

@@ -58,7 +58,7 @@ from changeling_simulations.fleet.devices import DAY_SECONDS, arrivals, awake, s
 from changeling_simulations.fleet_command import admit
 from changeling_statistics import Attendance, NodeTally, write_survey
 
-from tests.aggregator.devices import Log
+from tests.aggregator.devices import Log, envelope, report
 from tests.aggregator.serving import TOKEN, ServerHere, eventually
 from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
@@ -400,6 +400,22 @@ def answering(status, asked):
     )
 
 
+def test_a_fleet_is_refused_where_answers_wait_or_are_counted_and_not_shown(rehearsal):
+    """An operator's token is told that there are any; a reader's is not."""
+    asked = rehearsal.new_survey(minimum=5)
+    path = f"/v1/surveys/{asked.id.hex()}/status"
+    rehearsal.move_clock(asked.calendar.time(1) + 1)
+    with ServerClient(rehearsal.url, token=TOKEN) as client:
+        admit(client, asked, i_run_it=False)
+        assert rehearsal.upload(envelope(asked, rehearsal.key, [report(1)])) == []
+        for _ in range(2):
+            with pytest.raises(ValueError, match="would spoil"):
+                admit(client, asked, i_run_it=False)
+            rehearsal.fold()
+    told = rehearsal.http.get(path).json()
+    assert (told["closings"], "any_taken" in told) == ([], False)
+
+
 def test_another_machine_is_loaded_by_who_operates_it_alone():
     """Who says that it is theirs shows a token with which the server tells an operator's figures; on loopback nobody
     has to. Nobody sends a fleet where anybody has answered."""
@@ -410,6 +426,7 @@ def test_another_machine_is_loaded_by_who_operates_it_alone():
         ("https://far.example", told, False, "--i-run-this-server"),
         ("https://far.example", silent, True, "show a token"),
         ("http://127.0.0.1:1", {"closings": [{"heard": 1}]}, False, "would spoil"),
+        ("https://far.example", {**told, "any_taken": True}, True, "would spoil"),
         ("https://far.example", told, True, None),
         ("http://127.0.0.1:1", silent, False, None),
     ):

@@ -369,6 +369,24 @@ def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(tmp_path):
         assert secret not in shown, secret
 
 
+@pytest.mark.heavy
+def test_every_line_of_the_log_is_json_from_the_first_to_the_last(tmp_path):
+    """Of a server that doubts its clock at the start, and whose processes that open uploads have started and ended."""
+    now, said = time.time(), tmp_path / "log"
+    with ServerProcess(tmp_path, log=said) as server:
+        pass
+    with closing(Store.open(server.store_path)) as store:
+        log = Log.of(store, survey())
+        with store.transaction() as writing:
+            writing.keep_time(KeptTime(int(1000 * (now - 3 * 3600)), False))
+        log.append(now, *[bytes(300)] * 3000)
+        with ServerProcess(tmp_path, log=said):
+            assert eventually(log.unfolded, 0)
+    told = [json.loads(line)["event"] for line in said.read_text().splitlines()]
+    assert any(each.startswith("nothing is sealed or destroyed") for each in told)
+    assert "folded" in told
+
+
 def test_no_figure_of_a_survey_moves_with_uploads(store):
     """Whoever sees the figures, too, does not see which survey an upload was for: what is labelled with a survey is the
     same before and after, and nothing of it is on the public address.

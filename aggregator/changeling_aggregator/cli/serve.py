@@ -195,6 +195,7 @@ def serve(
     from uvicorn.importer import import_from_string
 
     from ..fold import FoldProcess
+    from ..logs import log_in_json
     from ..server import (
         Clock,
         GuardedClock,
@@ -215,6 +216,7 @@ def serve(
     forget_store_key()
     listening, url = listen(host, port, secure=certificate is not None)
     with listening, closing(Store.open(store, at_rest)) as opened:
+        log_in_json()
         with opened.transaction() as writing:
             encrypted = writing.encrypt_keys(at_rest) > 0
         opened.forget_overwritten(changed=encrypted)
@@ -243,11 +245,9 @@ def serve(
 
 
 def _telling(registry: "CollectorRegistry", address: str | None) -> AbstractContextManager[object]:
-    """Tell Prometheus figures on an address, HOST:PORT, if one is given, and from now on log in JSON."""
-    from ..logs import log_in_json
+    """Tell Prometheus figures on an address, HOST:PORT, if one is given."""
     from ..server import telling
 
-    log_in_json()
     return nullcontext() if address is None else telling(registry, *host_and_port(address))
 
 
@@ -318,13 +318,14 @@ def fold(
             process = plugin.start(opened, options)
         else:
             process = FoldProcess(store, at_rest)
+        if follow:
+            log_in_json()
         clock = GuardedClock(kept, kept.database)
         loop = FoldLoop(opened, Registry(opened), clock, process)
         try:
             if not follow:
                 _fold_once(loop, clock)
                 return
-            log_in_json()
             loop.start()
             typer.echo(f"changeling folds {store}")
             with suppress(KeyboardInterrupt):
@@ -399,6 +400,7 @@ def relay(
     server. It prints its URL and runs until interrupted; what waits then stays in its folder. A server that asks
     uploads for a token is shown the relay's own.
     """
+    from ..logs import log_in_json
     from ..relay import Batching, Relay, RelaySettings, Upstream, make_app, registry_of
     from ..server import listen, make_server
 
@@ -415,6 +417,7 @@ def relay(
         room * _MEBIBYTE,
         rate,
     )
+    log_in_json()
     relaying = Relay(spool, Upstream(upstream, token_in(token_file)), how)
     listening, here = listen(host, port)
     server = make_server(make_app(relaying), proxy or ())

@@ -152,7 +152,7 @@ def test_the_store_key_can_be_replaced(here, cli, capsys):
     assert "2 private keys" in cli(*renew, "--store-key-file", "old")
     assert "unencrypted" not in cli("keys", "new", "--store", "server.db", "--store-key-file", "new", "-o", "2.request")
     (here / "none").write_text("ab" * 31)
-    for file, sentence in (("old", "under another store key"), ("none", "none holds no store key")):
+    for file, sentence in (("old", '"The store key is lost" in docs/operator.md'), ("none", "none holds no store key")):
         serve = ["serve", "--store", "server.db", "--authority", "authority.pub", "--port", "0"]
         assert run([*serve, "--store-key-file", file]) == 1
         assert sentence in capsys.readouterr().err

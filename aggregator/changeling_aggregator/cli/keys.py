@@ -7,6 +7,7 @@ server.
 import os
 import time
 from contextlib import closing
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +20,9 @@ from rich.table import Table
 from .access import (
     StoreKeyFile,
     TokenFile,
+    answer_to_put,
     console,
     existing_store,
-    put,
     read_private_key,
     read_public_key,
     read_signed_key,
@@ -168,8 +169,10 @@ def publish(
     token_file: TokenFile = None,
 ) -> None:
     """Publish a signed key on the server that made it. A sealing key that is valid while another is, is refused."""
-    added = put(server, KEYS, read_signed_key(file), token_in(token_file))
-    typer.echo("the key is published" if added else "the key was published before")
+    answer = answer_to_put(server, KEYS, read_signed_key(file), token_in(token_file))
+    typer.echo("the key is published" if answer.status_code == HTTPStatus.CREATED else "the key was published before")
+    for begins, ends in answer.json()["without_key"]:
+        typer.echo(f"from {begins} to {ends} no sealing key is valid, and no device can send anything")
 
 
 def _shown(time: int) -> str:

@@ -24,10 +24,10 @@ from changeling_aggregator.store import AtRest, KeptTime, Store, TokenScope, dat
 from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.serving import free_port
 from changeling_commands import main as run
-from changeling_protocol import Calendar, UnixSeconds
+from changeling_protocol import Calendar, EarlyEnd, UnixSeconds
 from prometheus_client.parser import text_string_to_metric_families
 
-from ..protocol.examples import PINNED, survey
+from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import Log, body, envelope, publish_new_key, report
 from .serving import TOKEN, ServerHere, ServerProcess, eventually, in_process, survey_path
 
@@ -241,6 +241,24 @@ def test_clock_keys_and_surveys_of_a_store(log, path):
         writing.keep_time(KeptTime(1000 * NOW, True))
     assert wrong(path)["clock"] == BAD
     assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] == BAD
+    log.store.close()
+
+
+def test_a_survey_that_was_ended_or_has_a_successor_may_end(log, path):
+    """Nobody has to publish anything then."""
+    near = survey(calendar=Calendar(NOW, DAY, 10))
+    with log.store.transaction() as writing:
+        writing.add_survey(near.id, near.signed_by(AUTHORITY))
+    assert wrong(path) == {"survey": DEGRADED}
+    after = survey(calendar=Calendar(NOW + 10 * DAY, DAY, 300), follows=near.id)
+    with log.store.transaction() as writing:
+        writing.add_survey(after.id, after.signed_by(AUTHORITY))
+    assert wrong(path) == {}
+    with log.store.transaction() as writing:
+        end = EarlyEnd(log.survey.id, 10)
+        writing.add_early_end(end, end.signed_by(AUTHORITY))
+    assert wrong(path) == {}
+    assert f"{log.survey.id.hex()} is ended early, in 9.0 days" in {each.detail for each in findings(path)}
     log.store.close()
 
 

@@ -326,10 +326,15 @@ def _surveys(registry: "Registry", now: UnixSeconds) -> Iterator[Finding]:
     for id_ in registry.unreadable:
         detail = f"{id_.hex()} cannot be read by this version, and is not run"
         yield Finding("survey", DEGRADED, detail, "run the version that published it, or a later one")
+    followed = {bytes(each.survey.follows) for each in registry.surveys.values() if each.survey.follows}
     for id_, published in registry.surveys.items():
         left = published.survey.calendar.time(published.last) - now
         if left < 0:
             yield Finding("survey", OK, f"{id_.hex()} has ended")
+        elif published.end is not None:
+            yield Finding("survey", OK, f"{id_.hex()} is ended early, in {left / 86_400:.1f} days")
+        elif id_ in followed:
+            yield Finding("survey", OK, f"{id_.hex()} ends in {left / 86_400:.1f} days, and its successor is published")
         elif left < SOON_SECONDS:
             remedy = "to go on, publish its successor: `changeling survey extend`"
             yield Finding("survey", DEGRADED, f"{id_.hex()} ends in {left / 86_400:.1f} days", remedy)

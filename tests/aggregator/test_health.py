@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import httpx
 import pytest
-from changeling_aggregator import FoldDied, StoreError
+from changeling_aggregator import FoldDied, StoreError, logs
 from changeling_aggregator.cli import store as operators
 from changeling_aggregator.cli.store import BAD, DEGRADED, OK, examine
 from changeling_aggregator.fold import FoldProcess
@@ -51,9 +51,10 @@ def service_at(store, now=NOW):
 def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch, caplog, error, logged):
     """503 after the third failure in a row; ok again with the first that succeeds. Its age is that of the last.
 
-    The log has a line of each, and of a defect its traceback.
+    The log has a line when it begins, of a defect with its traceback, and one when it is over.
     """
     monkeypatch.setattr("changeling_aggregator.server.service.EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(logs, "OUTAGE_SECONDS", 0.5)
     folding = service_room.fold
 
     def broken(*_, **__):
@@ -72,6 +73,7 @@ def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch, caplog, e
         assert (failed.levelname, failed.getMessage(), failed.exc_info is not None) == logged
         monkeypatch.setattr("changeling_aggregator.server.service.fold", folding)
         assert eventually(lambda: get("/readyz").json()["status"], "ok")
+        assert eventually(lambda: caplog.messages[1:], ["the fold works again"])
 
 
 def test_a_fold_that_dies_as_it_was_asked_for_is_an_answer_and_a_line(store, caplog):

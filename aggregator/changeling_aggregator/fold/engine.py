@@ -203,8 +203,8 @@ def _serve(pipe: "Connection[object, object]") -> None:
             except Exception as error:
                 answer, seen = error, SeenIds()  # the database may have lost what was read, as a replica that took over
             pipe.send(answer)
-    for each in active_children():  # those that open, whatever they have in hand: to wait for that might take for ever
-        each.kill()
+    for opening in active_children():  # whatever they have in hand: to wait for that might take for ever
+        opening.kill()
     open_.close()
     os._exit(0)
 

@@ -7,6 +7,7 @@ import re
 import resource
 import socket
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from changeling_aggregator import FoldDied, StoreError, logs
 from changeling_aggregator.cli import store as operators
 from changeling_aggregator.cli.store import BAD, DEGRADED, OK, examine
 from changeling_aggregator.fold import FoldProcess
+from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.server import MovableClock, ServerSettings, Service, registry_of, telling, troubles_of
 from changeling_aggregator.server import service as service_room
 from changeling_aggregator.store import AtRest, KeptTime, Store, TokenScope, database
@@ -243,6 +245,28 @@ def test_clock_keys_and_surveys_of_a_store(log, path):
         writing.keep_time(KeptTime(1000 * NOW, True))
     assert wrong(path)["clock"] == BAD
     assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] == BAD
+    log.store.close()
+
+
+def test_a_segment_that_is_lost_or_damaged_is_named_before_it_is_counted(log, path, tmp_path):
+    """By its name and size alone."""
+    place = tmp_path / "segments"
+    upload = body(envelope(log.survey, log.key, [report(1)]))
+    writer = writer_for(log.store, str(place))
+    for _ in range(2):
+        writer.write([(log.survey.id, upload)], Counter(), 1000 * NOW)
+    with log.store.view() as view:
+        first, second = (place / each.name for each in view.segments())
+    assert wrong(path, NOW + 30) == {}
+    first.rename(tmp_path / "kept")
+    second.write_bytes(b"short")
+    assert wrong(path, NOW + 30) == {"segments": BAD}
+    told = [each for each in findings(path, NOW + 30) if each.severity == BAD]
+    assert {(each.detail.split(",")[0], each.detail.split()[-3]) for each in told} == {
+        (first.name, "gone"),
+        (second.name, "damaged"),
+    }
+    assert all("A segment's file is lost" in each.remedy for each in told)
     log.store.close()
 
 

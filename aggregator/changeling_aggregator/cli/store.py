@@ -277,8 +277,8 @@ def _store(store: "Store", at_rest: "AtRest | None", now: UnixSeconds) -> Iterat
         yield from _in_clear(view, at_rest)
         yield from _surveys(registry, now)
         yield _clock(view, now)
-        yield from _segments(view)
         yield _fold(view, now)
+    yield from _segments(store)
 
 
 def _plugins(view: "View") -> Iterator[Finding]:
@@ -355,16 +355,31 @@ def _clock(view: "View", now: UnixSeconds) -> Finding:
     return Finding("clock", OK, f"it is {here}, after all that the store knows")
 
 
-def _segments(view: "View") -> Iterator[Finding]:
+def _segments(store: "Store") -> Iterator[Finding]:
+    from ..errors import Unwritable
     from ..segments import place_at
 
-    segments = view.segments()
+    with store.view() as view:
+        segments, streams = view.segments(), view.streams()
     size = sum(each.size for each in segments)
     for place in sorted({each.place for each in segments}):
         trouble = place_at(place).trouble()
         remedy = "mount the folder here, or make room" if trouble else ""
         detail = trouble or f"{size / _GIB:.1f} GiB of the log lie in segments, at {place}"
         yield Finding("segments", BAD if trouble else OK, detail, remedy)
+        waiting = {each.name: each.size for each in segments if each.place == place and each.last > streams[each.stream].counted}
+        try:
+            there = {each.name: each.size for each in place_at(place).list("")}
+        except Unwritable as error:
+            yield Finding("segments", BAD, f"{error}", "see that the place can be read from here")
+            continue
+        lost = {name for name, size in waiting.items() if there.get(name) != size}
+        with store.view() as view:  # a server may have joined and deleted some meanwhile
+            lost &= {each.name for each in view.segments() if each.place == place}
+        for name in sorted(lost):
+            what = "is damaged" if name in there else "is gone"
+            remedy = 'put it back: "A segment\'s file is lost" in docs/operator.md'
+            yield Finding("segments", BAD, f"{name}, which waits to be counted, {what} at {place}", remedy)
 
 
 def _fold(view: "View", now: UnixSeconds) -> Finding:

@@ -264,7 +264,7 @@ def fold(
     store: Annotated[str, typer.Option(help=f"What holds everything. {STORE_HELP}")],
     store_key_file: StoreKeyFile = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and print what differs.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and say what differs.")] = False,
     engine: Annotated[
         str, typer.Option(help="What folds: embedded, processes of this machine; or spark, an Apache Spark cluster.")
     ] = "embedded",
@@ -284,8 +284,8 @@ def fold(
     Of several processes on a store one folds, the others stand by. If nothing used the store for hours, the clock is
     watched for ten minutes before what is due is sealed; to end it meanwhile leaves that to another time.
 
-    With --check nothing is changed: the log is counted again, in memory; if a node that is not sealed
-    differs, it prints how, and ends with 1.
+    With --check nothing is changed: the log is counted again, in memory; if nodes that are not sealed differ, it
+    prints how many of each survey, and ends with 1. After a restore, which has no log, they do until they are sealed.
     """
     from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
     from ..ingest import Registry
@@ -353,13 +353,15 @@ def _fold_once(loop: "FoldLoop", clock: "GuardedClock") -> None:
 
 
 def _check(store: "Store") -> None:
-    """Fold the kept log again, and print what differs; ends with 1 if anything does."""
+    """Fold the kept log again, and print a line for each survey that differs; ends with 1 if one does."""
     from ..fold import check
     from ..opening import OpeningProcesses
 
     differences = check(store, OpeningProcesses())
     for each in differences:
-        typer.echo(f"survey {each.survey.hex()}, {each.what}: {each.stored} stored, {each.again} folded again")
+        by = "fewer reports than its minimum" if each.most is None else f"{each.most:,} at most"
+        where = f"{each.nodes:,} nodes and {each.closings:,} closings differ"
+        typer.echo(f"survey {each.survey.hex()}: {where} from what is stored, by {by}")
     if differences:
         raise typer.Exit(1)
     typer.echo("folding the kept log again comes to the same")

@@ -93,7 +93,7 @@ _RESTORED = """\
 - the private halves of sealing keys. Make the next one: `changeling keys new`, `keys sign`, `keys publish`. Until then
   devices send nothing, and what is sealed to the old ones is refused and sealed again;
 - the log, so that the {open} closings that were open at that moment cannot be folded again, and
-  `changeling fold --check` names them until they are sealed. Their ids are there: what was counted for them counts
+  `changeling fold --check` says that they differ until they are sealed. Their ids are there: what was counted for them counts
   once, whoever sends it again.
 - surveys and early ends that were published after that moment: publish them again; and tokens: revoke again what was
   revoked.

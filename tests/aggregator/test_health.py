@@ -17,6 +17,7 @@ import httpx
 import pytest
 from changeling_aggregator import FoldDied, StoreError, logs
 from changeling_aggregator.cli import store as operators
+from changeling_aggregator.cli.serve import tell_of_strangers
 from changeling_aggregator.cli.store import BAD, DEGRADED, OK, examine
 from changeling_aggregator.fold import FoldProcess
 from changeling_aggregator.ingest import writer_for
@@ -27,6 +28,7 @@ from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.serving import free_port
 from changeling_commands import main as run
 from changeling_protocol import Calendar, EarlyEnd, UnixSeconds
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client.parser import text_string_to_metric_families
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
@@ -148,6 +150,17 @@ def test_health_degrades_before_the_last_key_expires_and_is_bad_without_one(stor
             publish_new_key(writing, NOW + begins * DAY, NOW + expires * DAY)
     found = {day: told(store, NOW + day * DAY).get("keys") for each in days.values() for day in each}
     assert found == {day: severity for severity, each in days.items() for day in each}
+
+
+def test_a_server_says_how_many_surveys_no_given_authority_signed(store, caplog):
+    """A line at the start, and none where one of those given signed each."""
+    Log.of(store, survey(calendar=Calendar(NOW, 60, 8)))
+    other = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+    tell_of_strangers(service_at(store), [other, *PINNED])
+    assert caplog.messages == []
+    tell_of_strangers(service_at(store), [other])
+    [said] = caplog.messages
+    assert "signed 1 of the store's 1 surveys" in said
 
 
 def test_a_store_without_its_file_is_bad(tmp_path, monkeypatch):

@@ -1,16 +1,18 @@
 """`changeling serve`, `fold` and `relay`: the programs that run until they are told to stop."""
 
 import gc
+import logging
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key, parse_duration
+from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key, is_signed_by, parse_duration
 from changeling_protocol.wire import is_loopback
 
 from .access import (
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     import uvicorn
     from prometheus_client import CollectorRegistry
 
-    from ..server import FoldLoop, GuardedClock
+    from ..server import FoldLoop, GuardedClock, Service
     from ..store import Store
+
+_log = logging.getLogger("changeling")
 
 
 def checked_authority(files: list[Path]) -> list[Path]:
@@ -237,11 +241,24 @@ def serve(
             segments=segments,
         )
         service = Service(opened, how, FoldProcess(store, at_rest) if fold else None)
+        tell_of_strangers(service, keys)
         server = make_server(make_app(service), proxy or (), certificate, certificate_key)
         without = "" if service.registry.tokens else "; nobody may publish before there is a token"
         with _telling(registry_of(service), metrics_address):
             _run(server, listening, f"changeling listens on {url}{without}")
     typer.echo("changeling has stopped")
+
+
+def tell_of_strangers(service: "Service", authority: Sequence[bytes]) -> None:
+    """Log how many surveys of the store no given authority has signed, if any."""
+    surveys = service.registry.surveys.values()
+    if strange := sum(not is_signed_by(each.signed, authority) for each in surveys):
+        _log.warning(
+            "no --authority that is given signed %d of the store's %d surveys: they are run, but what theirs signs "
+            "from now on is refused: name it as well",
+            strange,
+            len(surveys),
+        )
 
 
 def _telling(registry: "CollectorRegistry", address: str | None) -> AbstractContextManager[object]:

@@ -93,8 +93,8 @@ _RESTORED = """\
 - the private halves of sealing keys. Make the next one: `changeling keys new`, `keys sign`, `keys publish`. Until then
   devices send nothing, and what is sealed to the old ones is refused and sealed again;
 - the log, so that the {open} closings that were open at that moment cannot be folded again, and
-  `changeling fold --check` says that they differ until they are sealed. Their ids are there: what was counted for them counts
-  once, whoever sends it again.
+  `changeling fold --check` says that they differ until they are sealed. Their ids are there: what was
+  counted for them counts once, whoever sends it again.
 - surveys and early ends that were published after that moment: publish them again; and tokens: revoke again what was
   revoked.
 Results that were shown after that moment may be shown again from fewer reports. Never start the old store again beside
@@ -367,7 +367,8 @@ def _segments(store: "Store") -> Iterator[Finding]:
         remedy = "mount the folder here, or make room" if trouble else ""
         detail = trouble or f"{size / _GIB:.1f} GiB of the log lie in segments, at {place}"
         yield Finding("segments", BAD if trouble else OK, detail, remedy)
-        waiting = {each.name: each.size for each in segments if each.place == place and each.last > streams[each.stream].counted}
+        here = [each for each in segments if each.place == place]
+        waiting = {each.name: each.size for each in here if each.last > streams[each.stream].counted}
         try:
             there = {each.name: each.size for each in place_at(place).list("")}
         except Unwritable as error:

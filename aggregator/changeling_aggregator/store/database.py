@@ -129,7 +129,7 @@ class Database(ABC):
 STORE_KEY_BYTES = 32
 PRIVATE_BYTES = 32
 _NONCE_BYTES = 12
-_LOST_STORE_KEY = "if that is lost, restore a backup into a new store: \"The store key is lost\" in docs/operator.md"
+_LOST_STORE_KEY = 'if that is lost, restore a backup into a new store: "The store key is lost" in docs/operator.md'
 
 
 @dataclass(frozen=True, slots=True)

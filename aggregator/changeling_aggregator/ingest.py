@@ -45,7 +45,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from prometheus_client import Histogram
 
 from .errors import Overloaded, StoreError, Unwritable
-from .logs import Outage
+from .logs import LoggedOutage
 from .segments import Folder, Place, place_at
 from .store import (
     LoggedRequest,
@@ -378,7 +378,7 @@ class Committer:
         self._closing = False
         self._failed: str | None = None
         self._full: str | None = None
-        self._outage = Outage(_log, "uploads are turned away", "uploads are taken again")
+        self._outage = LoggedOutage(_log, "uploads are turned away", "uploads are taken again")
         self.commits = Histogram("changeling_commit_seconds", "Commits of uploads.", buckets=BUCKETS, registry=None)
         threads = range(self._writer.pace.at_once)
         self._threads = [Thread(target=self._run, name=f"committer-{each}", daemon=True) for each in threads]

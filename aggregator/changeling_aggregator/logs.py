@@ -56,7 +56,7 @@ OUTAGE_SECONDS = 10.0
 """The least time from a line about an outage to the next: what comes and goes fills no log."""
 
 
-class Outage:
+class LoggedOutage:
     """Logs what fails again and again: a line when it begins, one when it is over, and meanwhile other causes, one in
     OUTAGE_SECONDS.
 

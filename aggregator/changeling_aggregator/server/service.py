@@ -28,7 +28,7 @@ from changeling_protocol import SurveyId, UnixMilliseconds, UnixSeconds
 from ..errors import FoldOver, Overloaded
 from ..fold import MOST_AHEAD_MS, FoldEngine, FoldProcess, FoldReport, fold
 from ..ingest import Committer, Registry
-from ..logs import Outage
+from ..logs import LoggedOutage
 from ..store import Store
 from .clock import Clock, GuardedClock
 from .http import Bodies, Rates, Traffic, keep_latest
@@ -327,7 +327,7 @@ class FoldLoop:
         return fold(self._store, now, closing=closing, stop=self._stop.is_set)
 
     def _run(self) -> None:
-        outage = Outage(_log, "the fold failed and will be tried again", "the fold works again")
+        outage = LoggedOutage(_log, "the fold failed and will be tried again", "the fold works again")
         while not self._stop.wait(EVERY_SECONDS):
             try:
                 while self._fold_some().behind and not self._stop.is_set():
@@ -426,7 +426,7 @@ class Service:
     def _write_back(self) -> None:
         """Put what uploads wrote to its place, so that no upload waits for it; the fold does so once it has counted."""
         failing = "what uploads wrote cannot be put to its place, which will be tried again"
-        outage = Outage(_log, failing, "what uploads wrote is put to its place again")
+        outage = LoggedOutage(_log, failing, "what uploads wrote is put to its place again")
         while not self._stop.wait(WRITE_BACK_SECONDS):
             try:
                 self.store.write_back()

@@ -34,7 +34,7 @@ from changeling_statistics import (
 )
 
 from ..ingest import Registry
-from ..logs import Outage
+from ..logs import LoggedOutage
 from ..store import SigningKey, SnapshotProgress, Store, StoredSurvey, StratumCounts, StratumKey, everybody
 from .clock import Clock
 from .http import COMPRESSION, PackedFile, keep_latest
@@ -266,7 +266,7 @@ class Editions:
 
     def _run(self) -> None:
         rest, failing = 0.0, "no editions can be made now, which will be tried again"
-        outage = Outage(_log, failing, "editions can be made again")
+        outage = LoggedOutage(_log, failing, "editions can be made again")
         while not self._stop.wait(max(LOOK_SECONDS, rest)):
             began = perf_counter()
             try:

@@ -218,11 +218,16 @@ class ReadLog(ReadFiles):
         return LogState(*self._connection.execute(_STATE).one())
 
     def anything_taken(self, survey: SurveyId) -> bool:
-        """Tell whether anything of a survey is counted, shown or not, or waits; also where what waits in a segment may
-        be of another. For operators alone: it is a bit of a count that may be below the survey's minimum."""
+        """Tell whether anything of a survey is counted, shown or not, or waits to be.
+
+        For operators alone: it is a bit of a count that may be below the survey's minimum.
+        """
         counted = select(tallies.c.survey).where(tallies.c.survey == survey).limit(1)
-        return self._connection.execute(counted).first() is not None or any(
-            each.survey in (survey, None) for each in self._behind().values()
+        waiting = self._segments(files.c.last > cursors.c.position)
+        return (
+            self._connection.execute(counted).first() is not None
+            or any(each.survey == survey for each in self._behind().values())
+            or any(survey in (each.survey_ids or [survey]) for each in waiting)
         )
 
     def anything_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> bool:

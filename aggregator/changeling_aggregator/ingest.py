@@ -453,7 +453,7 @@ class Committer:
             with self._changed:
                 if error is not None or self._full:
                     self._outage.failed(error or Overloaded(self._full))
-                else:
+                elif self._outage.lasts:
                     self._outage.succeeded()
                 self._in_hand -= 1
                 if error is not None and not self._closing:

@@ -60,31 +60,27 @@ class LoggedOutage:
     """Logs what fails again and again: a line when it begins, one when it is over, and meanwhile other causes, one in
     OUTAGE_SECONDS.
 
-    failing, over: the sentences. One thread at a time.
+    failing, over: the sentences. lasts: from the line that it begins to the one that it is over. One thread at a time.
     """
 
     def __init__(self, log: logging.Logger, failing: str, over: str) -> None:
         self._log, self._failing, self._over = log, failing, over
         self._cause = ""
         self._told = 0.0
-
-    @property
-    def lasts(self) -> bool:
-        """True from the line that says that it begins to the one that says that it is over."""
-        return bool(self._cause)
+        self.lasts = False
 
     def failed(self, error: Exception) -> None:
         """Say so, unless it failed like this before."""
         cause = _cause_of(error) or repr(error)
-        if not self._cause or (cause != self._cause and self._has_been_long()):
+        if not self.lasts or (cause != self._cause and self._has_been_long()):
             log_failure(self._log, self._failing, error)
-            self._cause, self._told = cause, monotonic()
+            self._cause, self._told, self.lasts = cause, monotonic(), True
 
     def succeeded(self) -> None:
         """Say so, if it failed before."""
-        if self._cause and self._has_been_long():
+        if self.lasts and self._has_been_long():
             self._log.warning(self._over)
-            self._cause = ""
+            self.lasts = False
 
     def _has_been_long(self) -> bool:
         return monotonic() >= self._told + OUTAGE_SECONDS

@@ -161,7 +161,7 @@ async def test_devices_hear_the_same_whatever_the_server_refuses(tmp_path, upstr
 async def test_a_relay_whose_token_the_server_does_not_take_says_so_at_its_start(tmp_path, upstream, caplog):
     """Once, before anything came; until it is taken."""
     upstream.status = 401
-    async with Hand(tmp_path, upstream, token="revoked") as hand:  # noqa: S106
+    async with Hand(tmp_path, upstream, token="revoked") as hand:
         for _ in range(2):
             await hand.relay.try_token()
         assert "token" in hand.relay.notice

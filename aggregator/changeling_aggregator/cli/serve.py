@@ -220,13 +220,13 @@ def serve(
     forget_store_key()
     listening, url = listen(host, port, secure=certificate is not None)
     with listening, closing(Store.open(store, at_rest)) as opened:
-        log_in_json()
         with opened.transaction() as writing:
             encrypted = writing.encrypt_keys(at_rest) > 0
         opened.forget_overwritten(changed=encrypted)
         with opened.view() as view:
             view.private_keys()  # raises now, and not at the first fold, where the store key is another
             last, kept = view.log_state().arrival, view.kept_time()
+        log_in_json()
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept, kept.database)
         how = ServerSettings(
             keys,
@@ -436,8 +436,9 @@ def relay(
         room * _MEBIBYTE,
         rate,
     )
+    server_behind = Upstream(upstream, token_in(token_file))
     log_in_json()
-    relaying = Relay(spool, Upstream(upstream, token_in(token_file)), how)
+    relaying = Relay(spool, server_behind, how)
     listening, here = listen(host, port)
     server = make_server(make_app(relaying), proxy or ())
     with _telling(registry_of(relaying), metrics_address):

@@ -11,6 +11,7 @@ writer's `Pace`. A writer puts uploads into rows of the store, or into segments 
 """
 
 import asyncio
+import logging
 import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -44,6 +45,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from prometheus_client import Histogram
 
 from .errors import Overloaded, StoreError, Unwritable
+from .logs import LoggedOutage
 from .segments import Folder, Place, place_at
 from .store import (
     LoggedRequest,
@@ -327,6 +329,7 @@ SPARE_PART = 10
 BYTES_A_REQUEST = 1024
 """For each so many bytes that a store may take, one request may wait to be counted."""
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+_log = logging.getLogger("changeling")
 _UNWRITTEN = "uploads cannot be written to the store, and are turned away"
 MOST_WAITING_BYTES = 64 * 2**20
 MOST_COMMIT_BYTES = 16 * 2**20
@@ -375,6 +378,7 @@ class Committer:
         self._closing = False
         self._failed: str | None = None
         self._full: str | None = None
+        self._outage = LoggedOutage(_log, "uploads are turned away", "uploads are taken again")
         self.commits = Histogram("changeling_commit_seconds", "Commits of uploads.", buckets=BUCKETS, registry=None)
         threads = range(self._writer.pace.at_once)
         self._threads = [Thread(target=self._run, name=f"committer-{each}", daemon=True) for each in threads]
@@ -447,6 +451,10 @@ class Committer:
                 error, self._looked = raised, 0.0
             self._failed = None if error is None else _UNWRITTEN if not isinstance(error, Unwritable) else f"{error}"
             with self._changed:
+                if error is not None or self._full:
+                    self._outage.failed(error or Overloaded(self._full))
+                elif self._outage.lasts:
+                    self._outage.succeeded()
                 self._in_hand -= 1
                 if error is not None and not self._closing:
                     self._refused.update(refused)
@@ -489,7 +497,7 @@ class Committer:
             return None
         if self._refused:
             return max(0.0, REFUSALS_WAIT_SECONDS - since)
-        return max(0.0, RETRY_SECONDS - since) if self._failed or self._full else None
+        return max(0.0, RETRY_SECONDS - since) if self._failed or self._full or self._outage.lasts else None
 
     def _commit(self, uploads: Sequence[WaitingUpload], refused: RefusalCounts) -> None:
         if trouble := self._store.trouble() or self._writer.trouble():  # SQLite writes on into a file without a name

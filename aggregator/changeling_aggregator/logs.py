@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from time import monotonic
 
 import structlog
 
@@ -36,8 +37,50 @@ def log_failure(log: logging.Logger, sentence: str, error: Exception) -> None:
     """Logs what failed and will be tried again: an error of ours, or of a store that is away, in one line; a defect
     with its traceback.
     """
-    if isinstance(error, (AggregatorError, *STORE_FAILURES)):
-        cause = str(getattr(error, "orig", None) or error).strip()
-        log.warning("%s: %s", sentence, cause.partition("\n")[0] or type(error).__name__)
+    cause = _cause_of(error)
+    if cause is None:
+        log.error(sentence, exc_info=error)
     else:
-        log.exception(sentence)
+        log.warning("%s: %s", sentence, cause)
+
+
+def _cause_of(error: Exception) -> str | None:
+    """The first line of what an operator can mend; None for a defect."""
+    if not isinstance(error, (AggregatorError, *STORE_FAILURES)):
+        return None
+    cause = str(getattr(error, "orig", None) or error).strip()
+    return cause.partition("\n")[0] or type(error).__name__
+
+
+OUTAGE_SECONDS = 10.0
+"""The least time from a line about an outage to the next: what comes and goes fills no log."""
+
+
+class LoggedOutage:
+    """Logs what fails again and again: a line when it begins, one when it is over, and meanwhile other causes, one in
+    OUTAGE_SECONDS.
+
+    failing, over: the sentences. lasts: from the line that it begins to the one that it is over. One thread at a time.
+    """
+
+    def __init__(self, log: logging.Logger, failing: str, over: str) -> None:
+        self._log, self._failing, self._over = log, failing, over
+        self._cause = ""
+        self._told = 0.0
+        self.lasts = False
+
+    def failed(self, error: Exception) -> None:
+        """Say so, unless it failed like this before."""
+        cause = _cause_of(error) or repr(error)
+        if not self.lasts or (cause != self._cause and self._has_been_long()):
+            log_failure(self._log, self._failing, error)
+            self._cause, self._told, self.lasts = cause, monotonic(), True
+
+    def succeeded(self) -> None:
+        """Say so, if it failed before."""
+        if self.lasts and self._has_been_long():
+            self._log.warning(self._over)
+            self.lasts = False
+
+    def _has_been_long(self) -> bool:
+        return monotonic() >= self._told + OUTAGE_SECONDS

@@ -243,6 +243,12 @@ class OpeningProcesses:
             self._pool = ProcessPoolExecutor(self._processors, get_context("spawn"), _stand_behind)
         return self._pool
 
+    def close(self) -> None:
+        """Wait until the processes have ended, and give back what they shared."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
     def _opened(
         self,
         pool: ProcessPoolExecutor,

@@ -79,7 +79,7 @@ from .randomizers.interface import (
 )
 from .randomizers.kary import MOST_BITS, BasedResponse, CustomResponse, KaryChange, KaryResponse, UnaryEncoding
 from .randomizers.subsets import BALANCED, SignedSubset, SignVectors, SubsetSelection, arrangements
-from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
+from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, is_signed_by, signed
 from .survey import (
     ONLY,
     Breakdown,
@@ -241,6 +241,7 @@ __all__ = [
     "head_of",
     "hpke_seal",
     "hpke_unseal",
+    "is_signed_by",
     "key_id",
     "lives_cost",
     "log_ratio",

@@ -38,6 +38,16 @@ KEY_BYTES = 32
 _PRIME = 2**255 - 19
 
 
+def is_signed_by(encoded: bytes, authority: Iterable[bytes]) -> bool:
+    """Tell whether one of these public keys, 32 bytes each, signed these bytes. Raises MalformedBytes."""
+    payload, signature = _parts(encoded)
+    for key in authority:
+        with suppress(InvalidSignature, ValueError):
+            authority_key(key).verify(signature, payload)
+            return True
+    return False
+
+
 class SignedObject:
     """An object that the survey authority signs: its fields, and what reads and checks them."""
 
@@ -77,14 +87,9 @@ class SignedObject:
         authority: the pinned Ed25519 public keys, 32 bytes each; one of them must have signed, which none of low order
         can. Raises BadSignature, or what `from_fields` raises.
         """
-        payload, signature = _parts(encoded)
-        for key in authority:
-            with suppress(InvalidSignature, ValueError):
-                authority_key(key).verify(signature, payload)
-                break
-        else:
+        if not is_signed_by(encoded, authority):
             raise BadSignature(f"none of the pinned authority keys signed this {cls.kind}")
-        return cls.from_payload(payload)
+        return cls.unverified(encoded)
 
     @classmethod
     def unverified(cls, encoded: bytes) -> Self:

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterable
 from http import HTTPStatus
+from math import ceil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from changeling_commands import read_count, read_url
@@ -98,6 +99,7 @@ def fleet_check(
 def admit(client: ServerClient, survey: Survey, *, i_run_it: bool) -> None:
     """Pass where a server may be sent a fleet's envelopes: it is the user's own, and nobody answered there.
 
+    Whether anything is counted that is not shown, or waits to be counted, a server says to an operator's token alone.
     i_run_it: whether the user says that it is. Raises ValueError, which says what is missing.
     """
     if not client.is_here and not i_run_it:
@@ -106,13 +108,13 @@ def admit(client: ServerClient, survey: Survey, *, i_run_it: bool) -> None:
             "--i-run-this-server"
         )
     _published(client, survey.id.hex())
-    status = client.status(survey.id.hex())
+    status = _status(client, survey.id.hex())
     if not client.is_here and "refused" not in status:
         raise ValueError(
             "beyond this machine a server is sent a fleet only by who operates it: show a token with the scopes "
             "read and fold"
         )
-    if any(closing["heard"] for closing in status["closings"]):
+    if status.get("any_taken") or any(closing["heard"] for closing in status["closings"]):
         raise ValueError(
             f"survey {survey.id.hex()} has answers already, which a fleet would spoil: sign one for the rehearsal"
         )
@@ -124,7 +126,19 @@ def _published(client: ServerClient, survey: str) -> Survey:
     except ServerAnswered as answered:
         if answered.status != HTTPStatus.NOT_FOUND:
             raise
+        if answered.code is None:
+            raise ValueError(f"{client.url} has no surveys: is that the server's address?") from None
         raise ValueError(f"survey {survey} is not published on {client.url}: publish it there first") from None
+
+
+def _status(client: ServerClient, survey: str) -> dict[str, Any]:
+    try:
+        return client.status(survey)
+    except ServerAnswered as answered:
+        if answered.status != HTTPStatus.NOT_FOUND:
+            raise
+        sentence = f"{client.url} has the survey and no status of it, as a relay: name the server behind it"
+        raise ValueError(sentence) from None
 
 
 def _client(server: str) -> ServerClient:
@@ -149,15 +163,24 @@ def _sent(load: Load, client: ServerClient, rate: float, envelopes: int, connect
     if rate:
         span = float(load.due[-1] - load.due[0])
         seconds_of_one = len(load) / envelopes / rate / span if span else 0.0
-    requests = load.requests(envelopes)
-    return send(requests, client.url, _token(), connections=connections, seconds_of_one=seconds_of_one)
+    requests, terminal = load.requests(envelopes), Console(stderr=True)
+    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+        task = progress.add_task("sending", total=ceil(len(load) / envelopes))
+        return send(
+            requests,
+            client.url,
+            _token(),
+            connections=connections,
+            seconds_of_one=seconds_of_one,
+            done=lambda taken: progress.update(task, completed=taken),
+        )
 
 
 def _compared(client: ServerClient, survey: Survey, truth: Truth) -> list[TruthRow]:
     if _token() is not None:
         client.fold()
     id_ = survey.id.hex()
-    status = client.status(id_)
+    status = _status(client, id_)
     reported = {survey.plan.tracks[node["track"]].question for node in status["nodes"]}
     if not reported:
         recorder().print(

@@ -136,20 +136,41 @@ def test_a_sealing_key_from_its_making_to_the_next(here, cli, capsys):
         assert server.http.get("/readyz").json()["troubles"] == []
 
 
+def test_a_key_that_is_of_no_use_is_refused_and_a_gap_is_told(here, cli, capsys):
+    """One that has expired stays unsigned; of one that begins later it is said when no key is valid; one whose private
+    half is gone is not said to be published."""
+    soon, later, last = (format_instant(time.time() // 3600 * 3600 + hours * 3600) for hours in (20, 40, 60))
+    with served(here, cli, clock=real_time) as (server, publish):
+        capsys.readouterr()
+        assert publish("--begins", "2020-01-01", "--expires", "2021-01-01")[1] == 1
+        assert "expired at 2021-01-01T00:00:00Z" in capsys.readouterr().err
+        assert publish("--expires", soon)[1] == 0
+        assert "no sealing key" not in capsys.readouterr().out
+        assert publish("--begins", later, "--expires", last)[1] == 0
+        assert f"from {soon} to {later} no sealing key is valid" in capsys.readouterr().out
+        with closing(sqlite3.connect(here / "server.db")) as connection, connection:
+            connection.execute("UPDATE keys SET private = NULL WHERE signed IS NOT NULL")
+        assert run(["keys", "publish", "key.signed", "--server", server.url]) == 1
+        assert "its private half is not in this store" in capsys.readouterr().err
+
+
 def test_the_store_key_can_be_replaced(here, cli, capsys):
     """keys reencrypt puts the private keys under another; the old one opens nothing, and no server starts with it."""
     for name in ("old", "new"):
         (here / name).write_text(name.encode().hex().ljust(64, "0"))
-    cli("keys", "new", "--store", "server.db", "-o", "1.request")
+    for results in ((), ("--results",)):
+        told = cli("keys", "new", "--store", "server.db", "-o", "1.request", *results)
+        assert "lies in the store unencrypted: with --store-key-file" in told
     assert "clear" in cli("keys", "list", "--store", "server.db")
     cli("keys", "reencrypt", "--store", "server.db", "--new-store-key-file", "old")
     assert "clear" not in cli("keys", "list", "--store", "server.db")
     renew = ("keys", "reencrypt", "--store", "server.db", "--new-store-key-file", "new")
     assert run([*renew]) == 1
     assert "encrypted: give the store key" in capsys.readouterr().err
-    assert "1 private key" in cli(*renew, "--store-key-file", "old")
+    assert "2 private keys" in cli(*renew, "--store-key-file", "old")
+    assert "unencrypted" not in cli("keys", "new", "--store", "server.db", "--store-key-file", "new", "-o", "2.request")
     (here / "none").write_text("ab" * 31)
-    for file, sentence in (("old", "under another store key"), ("none", "none holds no store key")):
+    for file, sentence in (("old", '"The store key is lost" in docs/operator.md'), ("none", "none holds no store key")):
         serve = ["serve", "--store", "server.db", "--authority", "authority.pub", "--port", "0"]
         assert run([*serve, "--store-key-file", file]) == 1
         assert sentence in capsys.readouterr().err

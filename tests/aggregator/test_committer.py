@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changeling_aggregator import Overloaded, Unwritable, ingest, segments
+from changeling_aggregator import Overloaded, Unwritable, ingest, logs, segments
 from changeling_aggregator.fold import fold
 from changeling_aggregator.ingest import Committer, Pace, RowWriter, SegmentWriter
 from changeling_aggregator.segments import place_at
@@ -208,6 +208,29 @@ def test_a_full_store_takes_no_uploads_until_there_is_room(store: Store, monkeyp
         assert eventually(lambda: taking.trouble, None)
         taking.most_store_bytes = 1
         is_turned_away("due to go")
+
+
+def test_the_log_says_when_uploads_begin_to_be_turned_away_and_when_they_are_taken_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line each, however many are turned away: of a store that is full by its limit, and of a disk that is."""
+    monkeypatch.setattr(ingest, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ingest, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(logs, "OUTAGE_SECONDS", 0.5)
+    with committing(store, most_unfolded=0) as taking:
+        submit(taking, b"upload")
+        for _ in range(3):
+            submit(taking, b"upload")
+        taking.most_unfolded = 10
+        assert eventually(lambda: caplog.messages[1:], ["uploads are taken again"])
+        assert caplog.messages[0].startswith("uploads are turned away: more uploads wait to be counted")
+        caplog.clear()
+        with monkeypatch.context() as full:
+            full.setattr(database, "LEAST_FREE_BYTES", 2**60)
+            for _ in range(3):
+                submit(taking, b"upload")
+        assert eventually(lambda: caplog.messages[1:], ["uploads are taken again"])
+        assert "free" in caplog.messages[0]
 
 
 def test_a_store_takes_what_its_disk_has_room_for_unless_it_is_told(store: Store, tmp_path: Path) -> None:

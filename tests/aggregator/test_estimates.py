@@ -117,6 +117,15 @@ def test_the_series_ends_with_the_last_period_that_is_shown(asked):
         assert at.get("histogram", time=at.survey.calendar.time(close) + later)[1]["period"] == period
 
 
+def test_closings_that_were_sealed_without_reports_are_not_said_to_be_open(asked):
+    """Nothing is shown of them, now or later; whether one had too few reports or none is not said."""
+    at = asked(0, 0, minimum=5)
+    assert "none has been sealed" in at.get("series")[1]["detail"]
+    at.move(1, at.survey.grace + 30)
+    said = at.get("series")[1]["detail"]
+    assert "up to period 1 are sealed, with too few reports to be shown, or none" in said
+
+
 def test_what_is_missing_is_named_and_a_sealed_node_says_so(asked):
     """Open periods, nodes without reports, and those that wait until they are sealed are not estimable: 409, which.
     Once the grace is over no answer is provisional."""

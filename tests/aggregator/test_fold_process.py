@@ -21,6 +21,7 @@ from changeling_aggregator.fold import (
     Opened,
     OpeningProcesses,
     SeenIds,
+    TallyDifference,
     check,
     fold,
     open_requests,
@@ -320,7 +321,7 @@ def old_log(store: Store) -> Log:
 def test_the_command_folds_once_and_names_a_tally_that_the_log_does_not_give(
     old_log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says what it did. `--check` names what is stored and what the log gives, and ends with 1; else with 0."""
+    """It says what it did. `--check` has a line for a survey, with no tally, and ends with 1; else with 0."""
     monkeypatch.setattr("signal.signal", lambda *_: None)  # of this process
     words = ["fold", "--store", str(tmp_path / "server.db")]
     old_log.append_reports(LONG_AGO, [report(1), report(2)])
@@ -328,16 +329,29 @@ def test_the_command_folds_once_and_names_a_tally_that_the_log_does_not_give(
     assert run([*words, "--check"]) == 0
     assert capsys.readouterr().out == "folding the kept log again comes to the same\n"
     sql(old_log.store, "UPDATE tallies SET reports = 7 WHERE track = 0 AND node = 2")
-    (difference,) = check(old_log.store)
-    assert difference.what == "track 0, node (1, 2]"
-    assert difference.stored.startswith("7 reports")
-    assert difference.again.startswith("1 reports")
+    assert check(old_log.store) == [TallyDifference(old_log.survey.id, 1, 0, 6)]
     assert run([*words, "--check"]) == 1
-    assert "track 0, node (1, 2]: 7 reports" in capsys.readouterr().out
+    said = f"survey {old_log.survey.id.hex()}: 1 nodes and 0 closings differ from what is stored, by 6 at most\n"
+    assert capsys.readouterr().out == said
     old_log.append_reports(LONG_AGO, [report(3), report(4, 200)])
     assert run(words) == 0
     assert capsys.readouterr().out == "1 envelopes, 1 reports; refused: 1 symbol-out-of-range\n"
     assert old_log.tallies()[0, 3][0] == 1
+
+
+def test_a_check_shows_no_difference_below_the_surveys_minimum(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be a count that nobody may see, as after a restore, where nothing is counted again."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    old_log = Log.of(store, survey(calendar=Calendar(LONG_AGO - 480, 60, 8), minimum=5))
+    old_log.append_reports(LONG_AGO, [report(1), report(2)])
+    fold(old_log.store, LONG_AGO, closing=False)
+    sql(old_log.store, "DELETE FROM log")
+    sql(old_log.store, "UPDATE cursors SET deleted = position")
+    assert run(["fold", "--store", str(tmp_path / "server.db"), "--check"]) == 1
+    assert "2 nodes and 2 closings differ" in (said := capsys.readouterr().out)
+    assert said.endswith("by fewer reports than its minimum\n")
 
 
 @pytest.mark.heavy

@@ -7,6 +7,7 @@ import re
 import resource
 import socket
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,20 +15,23 @@ from unittest.mock import Mock
 
 import httpx
 import pytest
-from changeling_aggregator import FoldDied, StoreError
+from changeling_aggregator import FoldDied, StoreError, logs
 from changeling_aggregator.cli import store as operators
+from changeling_aggregator.cli.serve import tell_of_strangers
 from changeling_aggregator.cli.store import BAD, DEGRADED, OK, examine
 from changeling_aggregator.fold import FoldProcess
+from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.server import MovableClock, ServerSettings, Service, registry_of, telling, troubles_of
 from changeling_aggregator.server import service as service_room
 from changeling_aggregator.store import AtRest, KeptTime, Store, TokenScope, database
 from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.serving import free_port
 from changeling_commands import main as run
-from changeling_protocol import Calendar, UnixSeconds
+from changeling_protocol import Calendar, EarlyEnd, UnixSeconds
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client.parser import text_string_to_metric_families
 
-from ..protocol.examples import PINNED, survey
+from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import Log, body, envelope, publish_new_key, report
 from .serving import TOKEN, ServerHere, ServerProcess, eventually, in_process, survey_path
 
@@ -51,9 +55,10 @@ def service_at(store, now=NOW):
 def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch, caplog, error, logged):
     """503 after the third failure in a row; ok again with the first that succeeds. Its age is that of the last.
 
-    The log has a line of each, and of a defect its traceback.
+    The log has a line when it begins, of a defect with its traceback, and one when it is over.
     """
     monkeypatch.setattr("changeling_aggregator.server.service.EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(logs, "OUTAGE_SECONDS", 0.5)
     folding = service_room.fold
 
     def broken(*_, **__):
@@ -72,6 +77,7 @@ def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch, caplog, e
         assert (failed.levelname, failed.getMessage(), failed.exc_info is not None) == logged
         monkeypatch.setattr("changeling_aggregator.server.service.fold", folding)
         assert eventually(lambda: get("/readyz").json()["status"], "ok")
+        assert eventually(lambda: caplog.messages[1:], ["the fold works again"])
 
 
 def test_a_fold_that_dies_as_it_was_asked_for_is_an_answer_and_a_line(store, caplog):
@@ -144,6 +150,17 @@ def test_health_degrades_before_the_last_key_expires_and_is_bad_without_one(stor
             publish_new_key(writing, NOW + begins * DAY, NOW + expires * DAY)
     found = {day: told(store, NOW + day * DAY).get("keys") for each in days.values() for day in each}
     assert found == {day: severity for severity, each in days.items() for day in each}
+
+
+def test_a_server_says_how_many_surveys_no_given_authority_signed(store, caplog):
+    """A line at the start, and none where one of those given signed each."""
+    Log.of(store, survey(calendar=Calendar(NOW, 60, 8)))
+    other = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+    tell_of_strangers(service_at(store), [other, *PINNED])
+    assert caplog.messages == []
+    tell_of_strangers(service_at(store), [other])
+    [said] = caplog.messages
+    assert "signed 1 of the store's 1 surveys" in said
 
 
 def test_a_store_without_its_file_is_bad(tmp_path, monkeypatch):
@@ -242,6 +259,58 @@ def test_clock_keys_and_surveys_of_a_store(log, path):
     assert wrong(path)["clock"] == BAD
     assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] == BAD
     log.store.close()
+
+
+def test_a_segment_that_is_lost_or_damaged_is_named_before_it_is_counted(log, path, tmp_path):
+    """By its name and size alone."""
+    place = tmp_path / "segments"
+    upload = body(envelope(log.survey, log.key, [report(1)]))
+    writer = writer_for(log.store, str(place))
+    for _ in range(2):
+        writer.write([(log.survey.id, upload)], Counter(), 1000 * NOW)
+    with log.store.view() as view:
+        first, second = (place / each.name for each in view.segments())
+    assert wrong(path, NOW + 30) == {}
+    first.rename(tmp_path / "kept")
+    second.write_bytes(b"short")
+    assert wrong(path, NOW + 30) == {"segments": BAD}
+    told = [each for each in findings(path, NOW + 30) if each.severity == BAD]
+    assert {(each.detail.split(",")[0], each.detail.split()[-3]) for each in told} == {
+        (first.name, "gone"),
+        (second.name, "damaged"),
+    }
+    assert all("A segment's file is lost" in each.remedy for each in told)
+    log.store.close()
+
+
+def test_a_survey_that_was_ended_or_has_a_successor_may_end(log, path):
+    """Nobody has to publish anything then."""
+    near = survey(calendar=Calendar(NOW, DAY, 10))
+    with log.store.transaction() as writing:
+        writing.add_survey(near.id, near.signed_by(AUTHORITY))
+    assert wrong(path) == {"survey": DEGRADED}
+    after = survey(calendar=Calendar(NOW + 10 * DAY, DAY, 300), follows=near.id)
+    with log.store.transaction() as writing:
+        writing.add_survey(after.id, after.signed_by(AUTHORITY))
+    assert wrong(path) == {}
+    with log.store.transaction() as writing:
+        end = EarlyEnd(log.survey.id, 10)
+        writing.add_early_end(end, end.signed_by(AUTHORITY))
+    assert wrong(path) == {}
+    assert f"{log.survey.id.hex()} is ended early, in 9.0 days" in {each.detail for each in findings(path)}
+    log.store.close()
+
+
+def test_a_key_in_the_clear_is_degraded_where_there_is_a_store_key(log, path):
+    """Of both kinds of keys; without a store key it is only to be known."""
+    log.store.close()
+    with closing(Store.open(path)) as store, store.transaction() as writing:
+        writing.make_results_key()
+    assert wrong(path) == {"keys": DEGRADED}
+    assert {each.remedy for each in findings(path) if "unencrypted" in each.detail} == {
+        "restart the servers with the store key, or run `changeling keys reencrypt`"
+    }
+    assert "keys" not in wrong(path, at_rest=AtRest())
 
 
 @pytest.mark.usefixtures("log")
@@ -355,6 +424,24 @@ def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(tmp_path):
         assert secret not in text, secret
     for secret in ("wrong secret", TOKEN, *(id_.hex() for id_ in ids)):
         assert secret not in shown, secret
+
+
+@pytest.mark.heavy
+def test_every_line_of_the_log_is_json_from_the_first_to_the_last(tmp_path):
+    """Of a server that doubts its clock at the start, and whose processes that open uploads have started and ended."""
+    now, said = time.time(), tmp_path / "log"
+    with ServerProcess(tmp_path, log=said) as server:
+        pass
+    with closing(Store.open(server.store_path)) as store:
+        log = Log.of(store, survey())
+        with store.transaction() as writing:
+            writing.keep_time(KeptTime(int(1000 * (now - 3 * 3600)), False))
+        log.append(now, *[bytes(300)] * 3000)
+        with ServerProcess(tmp_path, log=said):
+            assert eventually(log.unfolded, 0)
+    told = [json.loads(line)["event"] for line in said.read_text().splitlines()]
+    assert any(each.startswith("nothing is sealed or destroyed") for each in told)
+    assert "folded" in told
 
 
 def test_no_figure_of_a_survey_moves_with_uploads(store):

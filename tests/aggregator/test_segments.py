@@ -127,6 +127,7 @@ def test_what_was_written_is_read_in_order(store: Store, place: str) -> None:
         assert [(each.position, each.arrival) for each in unread] == [(1, 5), (2, 5), (3, 5), (4, 5)]
         assert view.refusals(b"survey of 16 by.") == {Refusal.UNOPENABLE: 1}
         assert [each.place for each in view.segments()] == [place] * 2
+        assert [view.anything_taken(each) for each in (b"survey of 16 by.", bytes(16))] == [True, False]
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["before", "while a file is written"])

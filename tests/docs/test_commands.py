@@ -47,7 +47,7 @@ OURS = [
 def test_a_command_of_a_page_is_understood(words, tmp_path, monkeypatch):
     """Its words are the command's, none that is required is missing, and its values can be read."""
     monkeypatch.chdir(tmp_path)
-    for name in ("authority.pub", "next.pub", "authority/authority.pub"):
+    for name in ("authority.pub", "next.pub", "authority/authority.pub", "store-key"):  # each 64 digits
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(AUTHORITY)
     command, rest = PROGRAMS[words[0]], words[1:]

@@ -158,6 +158,21 @@ async def test_devices_hear_the_same_whatever_the_server_refuses(tmp_path, upstr
     assert "written" not in caplog.text
 
 
+async def test_a_relay_whose_token_the_server_does_not_take_says_so_at_its_start(tmp_path, upstream, caplog):
+    """Once, before anything came; until it is taken."""
+    upstream.status = 401
+    async with Hand(tmp_path, upstream, token="revoked") as hand:
+        for _ in range(2):
+            await hand.relay.try_token()
+        assert "token" in hand.relay.notice
+        assert upstream.seen[-1].body == encode_upload_request([])
+        [said] = caplog.messages
+        assert "status 401" in said
+        upstream.status = 200
+        await hand.relay.try_token()
+        assert hand.relay.notice == "ok"
+
+
 async def test_a_server_that_fails_gets_the_same_body_again_until_it_takes_it(tmp_path, upstream, caplog):
     """503 with Retry-After, 500, then 200: after the silence that was asked for, the very same bytes, once kept. Of a
     device, and of what it sent, taken or refused or rubbish, nothing is logged."""

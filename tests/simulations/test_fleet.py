@@ -53,12 +53,13 @@ from changeling_simulations.fleet import (
     overdue_periods,
     sealed,
     send,
+    sending,
 )
 from changeling_simulations.fleet.devices import DAY_SECONDS, arrivals, awake, spans
 from changeling_simulations.fleet_command import admit
 from changeling_statistics import Attendance, NodeTally, write_survey
 
-from tests.aggregator.devices import Log
+from tests.aggregator.devices import Log, envelope, report
 from tests.aggregator.serving import TOKEN, ServerHere, eventually
 from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
@@ -265,7 +266,9 @@ def test_all_requests_are_sent_once_and_refusals_are_added_up():
     """By whichever connection; in their order on one of them, and not before they are due, a second taking .05 here."""
     refusing = 200, {}, encode_acknowledgement({0: Refusal.MALFORMED})
     with serving(lambda number: refusing if number % 10 == 0 else TAKEN) as (url, came):
-        sent = send(requests(100), url, connections=7)
+        taken = []
+        sent = send(requests(100), url, connections=7, done=taken.append)
+        assert taken == [*range(1, 101)]
         assert (sent.requests, sent.unsure, sent.turned_away, len(came)) == (100, 0, 0, 100)
         begin = time.monotonic()
         send(requests(5, apart=1.0), url, connections=1, seconds_of_one=0.05)
@@ -284,6 +287,32 @@ def test_a_server_that_asks_for_patience_is_given_it_and_a_lost_answer_is_asked_
     assert (sent.requests, sent.turned_away, sent.unsure) == (3, 2, 1)
     assert came[1][0] - came[0][0] >= 0.99
     assert sorted(body for _, body in came[2:]) == [b"0", b"1", b"1", b"2"]
+
+
+def test_a_server_that_restarts_is_waited_for(monkeypatch):
+    """For as long as it may be away, however often it is tried meanwhile; then it is given up."""
+    monkeypatch.setattr(sending, "_PAUSE_SECONDS", 0.001)
+    with serving(lambda number: None if number < 300 else TAKEN) as (url, _):
+        assert send(requests(3), url, connections=2).requests == 3
+    monkeypatch.setattr(sending, "_MOST_SECONDS_WITHOUT", 0.1)
+    with serving(lambda _: None) as (url, _), pytest.raises(SendingFailed, match="cannot be reached for"):
+        send(requests(3), url, connections=2)
+
+
+def test_a_relay_and_an_address_without_surveys_are_named():
+    """Neither has a status of the survey, which says whether anybody answered it."""
+    asked = survey(calendar=Calendar(0, 60, 8))
+    not_found = httpx.Response(404, content=ErrorAnswer(ErrorCode.NOT_FOUND, "Not Found").encode())
+    known = httpx.Response(200, content=asked.signed_by(AUTHORITY))
+    for answer, said in (
+        (lambda request: not_found if request.url.path.endswith("/status") else known, "as a relay"),
+        (lambda _: httpx.Response(404, content=b"<html>"), "has no surveys"),
+    ):
+        with (
+            ServerClient("http://127.0.0.1:1", transport=httpx.MockTransport(answer)) as client,
+            pytest.raises(ValueError, match=said),
+        ):
+            admit(client, asked, i_run_it=False)
 
 
 def test_a_server_that_refuses_all_is_left_alone():
@@ -400,6 +429,22 @@ def answering(status, asked):
     )
 
 
+def test_a_fleet_is_refused_where_answers_wait_or_are_counted_and_not_shown(rehearsal):
+    """An operator's token is told that there are any; a reader's is not."""
+    asked = rehearsal.new_survey(minimum=5)
+    path = f"/v1/surveys/{asked.id.hex()}/status"
+    rehearsal.move_clock(asked.calendar.time(1) + 1)
+    with ServerClient(rehearsal.url, token=TOKEN) as client:
+        admit(client, asked, i_run_it=False)
+        assert rehearsal.upload(envelope(asked, rehearsal.key, [report(1)])) == []
+        for _ in range(2):
+            with pytest.raises(ValueError, match="would spoil"):
+                admit(client, asked, i_run_it=False)
+            rehearsal.fold()
+    told = rehearsal.http.get(path).json()
+    assert (told["closings"], "any_taken" in told) == ([], False)
+
+
 def test_another_machine_is_loaded_by_who_operates_it_alone():
     """Who says that it is theirs shows a token with which the server tells an operator's figures; on loopback nobody
     has to. Nobody sends a fleet where anybody has answered."""
@@ -410,6 +455,7 @@ def test_another_machine_is_loaded_by_who_operates_it_alone():
         ("https://far.example", told, False, "--i-run-this-server"),
         ("https://far.example", silent, True, "show a token"),
         ("http://127.0.0.1:1", {"closings": [{"heard": 1}]}, False, "would spoil"),
+        ("https://far.example", {**told, "any_taken": True}, True, "would spoil"),
         ("https://far.example", told, True, None),
         ("http://127.0.0.1:1", silent, False, None),
     ):

@@ -15,6 +15,7 @@ import time
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from http import HTTPStatus
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +32,7 @@ from typer.core import TyperCommand, TyperOption
 from ..errors import AggregatorError, StoreError
 
 if TYPE_CHECKING:
+    import httpx
     from changeling_reader import ServerClient
 
     from ..store import AtRest, Store
@@ -160,14 +162,19 @@ def asking(server: str, token: str | None = None) -> "ServerClient":
 
 
 def put(server: str, path: str, body: bytes, token: str | None, **query: str) -> bool:
-    """Publish signed bytes; False where the same bytes were published already.
+    """Publish signed bytes; False where the same bytes were published already. As `answer_to_put`."""
+    return answer_to_put(server, path, body, token, **query).status_code == HTTPStatus.CREATED
+
+
+def answer_to_put(server: str, path: str, body: bytes, token: str | None, **query: str) -> "httpx.Response":
+    """The server's answer to what is published.
 
     server: its base URL. path: one of the protocol's. token: one for this; without one nothing is sent.
     """
     if token is None:
         raise AggregatorError(f"this needs a token of the server's, in ${TOKEN_VARIABLE} or a file")
     with asking(server, token) as client:
-        return client.put(path, body, query)
+        return client.request("PUT", path, [*query.items()], body)
 
 
 @clock.callback()

@@ -7,6 +7,7 @@ server.
 import os
 import time
 from contextlib import closing
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +20,9 @@ from rich.table import Table
 from .access import (
     StoreKeyFile,
     TokenFile,
+    answer_to_put,
     console,
     existing_store,
-    put,
     read_private_key,
     read_public_key,
     read_signed_key,
@@ -65,6 +66,11 @@ app = typer.Typer(
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 ForResults = Annotated[bool, typer.Option("--results", help="A key that results are signed with, not a sealing key.")]
 _Store = Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")]
+_IN_CLEAR = (
+    "its private half lies in the store unencrypted: with --store-key-file it would not; a server with a store key "
+    "encrypts it at its next start"
+)
+_IN_CLEAR_ON_POSTGRESQL = ", but PostgreSQL's log of changes (WAL) and copies made before keep it as it was"
 
 
 @app.command()
@@ -82,15 +88,16 @@ def new(
     from ..store import Store
 
     with closing(Store.open(store, read_store_key(store_key_file))) as opened, opened.transaction() as writing:
-        if results:
-            write_public_key(output, writing.make_results_key())
-            typer.echo(f"wrote {output}; sign it with `changeling keys sign --results`, where the authority's key is")
-            return
-        public = writing.make_key()
+        public = writing.make_results_key() if results else writing.make_key()
+        in_clear = key_id(public) in writing.keys_in_clear()
         last = max((each.expires for each in writing.sealing_keys() if each.expires and not each.destroyed), default=0)
     write_public_key(output, public)
-    when = f" --begins {_shown(last)}, as the last key expires then" if last > time.time() else ""
-    typer.echo(f"wrote {output}; sign it with `changeling keys sign`{when}, where the authority's key is")
+    option = " --results" if results else ""
+    follows = not results and last > time.time()
+    when = f" --begins {_shown(last)}, as the last key expires then" if follows else ""
+    typer.echo(f"wrote {output}; sign it with `changeling keys sign{option}`{when}, where the authority's key is")
+    if in_clear:
+        typer.echo(_IN_CLEAR + (_IN_CLEAR_ON_POSTGRESQL if "://" in store else ""))
 
 
 @app.command("list")
@@ -162,8 +169,10 @@ def publish(
     token_file: TokenFile = None,
 ) -> None:
     """Publish a signed key on the server that made it. A sealing key that is valid while another is, is refused."""
-    added = put(server, KEYS, read_signed_key(file), token_in(token_file))
-    typer.echo("the key is published" if added else "the key was published before")
+    answer = answer_to_put(server, KEYS, read_signed_key(file), token_in(token_file))
+    typer.echo("the key is published" if answer.status_code == HTTPStatus.CREATED else "the key was published before")
+    for begins, ends in answer.json()["without_key"]:
+        typer.echo(f"from {begins} to {ends} no sealing key is valid, and no device can send anything")
 
 
 def _shown(time: int) -> str:

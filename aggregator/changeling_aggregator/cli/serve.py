@@ -1,16 +1,18 @@
 """`changeling serve`, `fold` and `relay`: the programs that run until they are told to stop."""
 
 import gc
+import logging
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key, parse_duration
+from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key, is_signed_by, parse_duration
 from changeling_protocol.wire import is_loopback
 
 from .access import (
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     import uvicorn
     from prometheus_client import CollectorRegistry
 
-    from ..server import FoldLoop, GuardedClock
+    from ..server import FoldLoop, GuardedClock, Service
     from ..store import Store
+
+_log = logging.getLogger("changeling")
 
 
 def checked_authority(files: list[Path]) -> list[Path]:
@@ -195,6 +199,7 @@ def serve(
     from uvicorn.importer import import_from_string
 
     from ..fold import FoldProcess
+    from ..logs import log_in_json
     from ..server import (
         Clock,
         GuardedClock,
@@ -221,6 +226,7 @@ def serve(
         with opened.view() as view:
             view.private_keys()  # raises now, and not at the first fold, where the store key is another
             last, kept = view.log_state().arrival, view.kept_time()
+        log_in_json()
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept, kept.database)
         how = ServerSettings(
             keys,
@@ -235,6 +241,7 @@ def serve(
             segments=segments,
         )
         service = Service(opened, how, FoldProcess(store, at_rest) if fold else None)
+        tell_of_strangers(service, keys)
         server = make_server(make_app(service), proxy or (), certificate, certificate_key)
         without = "" if service.registry.tokens else "; nobody may publish before there is a token"
         with _telling(registry_of(service), metrics_address):
@@ -242,12 +249,22 @@ def serve(
     typer.echo("changeling has stopped")
 
 
+def tell_of_strangers(service: "Service", authority: Sequence[bytes]) -> None:
+    """Log how many surveys of the store no given authority has signed, if any."""
+    surveys = service.registry.surveys.values()
+    if strange := sum(not is_signed_by(each.signed, authority) for each in surveys):
+        _log.warning(
+            "no --authority that is given signed %d of the store's %d surveys: they are run, but what theirs signs "
+            "from now on is refused: name it as well",
+            strange,
+            len(surveys),
+        )
+
+
 def _telling(registry: "CollectorRegistry", address: str | None) -> AbstractContextManager[object]:
-    """Tell Prometheus figures on an address, HOST:PORT, if one is given, and from now on log in JSON."""
-    from ..logs import log_in_json
+    """Tell Prometheus figures on an address, HOST:PORT, if one is given."""
     from ..server import telling
 
-    log_in_json()
     return nullcontext() if address is None else telling(registry, *host_and_port(address))
 
 
@@ -264,7 +281,7 @@ def fold(
     store: Annotated[str, typer.Option(help=f"What holds everything. {STORE_HELP}")],
     store_key_file: StoreKeyFile = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and print what differs.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and say what differs.")] = False,
     engine: Annotated[
         str, typer.Option(help="What folds: embedded, processes of this machine; or spark, an Apache Spark cluster.")
     ] = "embedded",
@@ -284,8 +301,8 @@ def fold(
     Of several processes on a store one folds, the others stand by. If nothing used the store for hours, the clock is
     watched for ten minutes before what is due is sealed; to end it meanwhile leaves that to another time.
 
-    With --check nothing is changed: the log is counted again, in memory; if a node that is not sealed
-    differs, it prints how, and ends with 1.
+    With --check nothing is changed: the log is counted again, in memory; if nodes that are not sealed differ, it
+    prints how many of each survey, and ends with 1. After a restore, which has no log, they do until they are sealed.
     """
     from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
     from ..ingest import Registry
@@ -318,13 +335,14 @@ def fold(
             process = plugin.start(opened, options)
         else:
             process = FoldProcess(store, at_rest)
+        if follow:
+            log_in_json()
         clock = GuardedClock(kept, kept.database)
         loop = FoldLoop(opened, Registry(opened), clock, process)
         try:
             if not follow:
                 _fold_once(loop, clock)
                 return
-            log_in_json()
             loop.start()
             typer.echo(f"changeling folds {store}")
             with suppress(KeyboardInterrupt):
@@ -352,13 +370,15 @@ def _fold_once(loop: "FoldLoop", clock: "GuardedClock") -> None:
 
 
 def _check(store: "Store") -> None:
-    """Fold the kept log again, and print what differs; ends with 1 if anything does."""
+    """Fold the kept log again, and print a line for each survey that differs; ends with 1 if one does."""
     from ..fold import check
     from ..opening import OpeningProcesses
 
     differences = check(store, OpeningProcesses())
     for each in differences:
-        typer.echo(f"survey {each.survey.hex()}, {each.what}: {each.stored} stored, {each.again} folded again")
+        by = "fewer reports than its minimum" if each.most is None else f"{each.most:,} at most"
+        where = f"{each.nodes:,} nodes and {each.closings:,} closings differ"
+        typer.echo(f"survey {each.survey.hex()}: {where} from what is stored, by {by}")
     if differences:
         raise typer.Exit(1)
     typer.echo("folding the kept log again comes to the same")
@@ -399,6 +419,7 @@ def relay(
     server. It prints its URL and runs until interrupted; what waits then stays in its folder. A server that asks
     uploads for a token is shown the relay's own.
     """
+    from ..logs import log_in_json
     from ..relay import Batching, Relay, RelaySettings, Upstream, make_app, registry_of
     from ..server import listen, make_server
 
@@ -415,7 +436,9 @@ def relay(
         room * _MEBIBYTE,
         rate,
     )
-    relaying = Relay(spool, Upstream(upstream, token_in(token_file)), how)
+    server_behind = Upstream(upstream, token_in(token_file))
+    log_in_json()
+    relaying = Relay(spool, server_behind, how)
     listening, here = listen(host, port)
     server = make_server(make_app(relaying), proxy or ())
     with _telling(registry_of(relaying), metrics_address):

@@ -93,8 +93,8 @@ _RESTORED = """\
 - the private halves of sealing keys. Make the next one: `changeling keys new`, `keys sign`, `keys publish`. Until then
   devices send nothing, and what is sealed to the old ones is refused and sealed again;
 - the log, so that the {open} closings that were open at that moment cannot be folded again, and
-  `changeling fold --check` names them until they are sealed. Their ids are there: what was counted for them counts
-  once, whoever sends it again.
+  `changeling fold --check` says that they differ until they are sealed. Their ids are there: what was
+  counted for them counts once, whoever sends it again.
 - surveys and early ends that were published after that moment: publish them again; and tokens: revoke again what was
   revoked.
 Results that were shown after that moment may be shown again from fewer reports. Never start the old store again beside
@@ -226,7 +226,7 @@ def examine(place: str, at_rest: "AtRest | None", secrets: Sequence[Path], now: 
         return
     yield Finding("store", OK, f"schema version {version}")
     with closing(Store.open(place, at_rest or AtRest())) as store:
-        yield from _store(store, at_rest is not None, now)
+        yield from _store(store, at_rest, now)
 
 
 def _files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
@@ -260,24 +260,25 @@ def _time_daemon() -> Finding:
     return Finding("ntp", OK, known)
 
 
-def _store(store: "Store", knows_key: bool, now: UnixSeconds) -> Iterator[Finding]:
+def _store(store: "Store", at_rest: "AtRest | None", now: UnixSeconds) -> Iterator[Finding]:
     from ..errors import StoreError
     from ..ingest import Registry
 
     registry = Registry(store)
     registry.refresh()
     with store.view() as view:
-        if knows_key:
+        if at_rest is not None:
             try:
                 view.private_keys()
             except StoreError as error:
                 yield Finding("store-key", BAD, f"{error}", "give the one that the server has, with --store-key-file")
         yield from _plugins(view)
         yield from _keys(registry, view, now)
+        yield from _in_clear(view, at_rest)
         yield from _surveys(registry, now)
         yield _clock(view, now)
-        yield from _segments(view)
         yield _fold(view, now)
+    yield from _segments(store)
 
 
 def _plugins(view: "View") -> Iterator[Finding]:
@@ -307,18 +308,33 @@ def _keys(registry: "Registry", view: "View", now: UnixSeconds) -> Iterator[Find
         if life.state(now) is KeyState.UNSIGNED:
             remedy = "publish it once it is signed; else it is of no use"
             yield Finding("keys", DEGRADED, f"key {life.id.hex()} is not published", remedy)
-        elif life.in_clear:
-            yield Finding("keys", OK, f"key {life.id.hex()} lies in the store unencrypted", "give a store key")
+
+
+def _in_clear(view: "View", at_rest: "AtRest | None") -> Iterator[Finding]:
+    """Keys that are not encrypted: what to do about it where there is no store key, and where there is one."""
+    encrypts = at_rest is not None and at_rest.secret is not None
+    severity, remedy = (
+        (DEGRADED, "restart the servers with the store key, or run `changeling keys reencrypt`")
+        if encrypts
+        else (OK, "give a store key")
+    )
+    for id_ in view.keys_in_clear():
+        yield Finding("keys", severity, f"key {id_.hex()} lies in the store unencrypted", remedy)
 
 
 def _surveys(registry: "Registry", now: UnixSeconds) -> Iterator[Finding]:
     for id_ in registry.unreadable:
         detail = f"{id_.hex()} cannot be read by this version, and is not run"
         yield Finding("survey", DEGRADED, detail, "run the version that published it, or a later one")
+    followed = {bytes(each.survey.follows) for each in registry.surveys.values() if each.survey.follows}
     for id_, published in registry.surveys.items():
         left = published.survey.calendar.time(published.last) - now
         if left < 0:
             yield Finding("survey", OK, f"{id_.hex()} has ended")
+        elif published.end is not None:
+            yield Finding("survey", OK, f"{id_.hex()} is ended early, in {left / 86_400:.1f} days")
+        elif id_ in followed:
+            yield Finding("survey", OK, f"{id_.hex()} ends in {left / 86_400:.1f} days, and its successor is published")
         elif left < SOON_SECONDS:
             remedy = "to go on, publish its successor: `changeling survey extend`"
             yield Finding("survey", DEGRADED, f"{id_.hex()} ends in {left / 86_400:.1f} days", remedy)
@@ -339,16 +355,32 @@ def _clock(view: "View", now: UnixSeconds) -> Finding:
     return Finding("clock", OK, f"it is {here}, after all that the store knows")
 
 
-def _segments(view: "View") -> Iterator[Finding]:
+def _segments(store: "Store") -> Iterator[Finding]:
+    from ..errors import Unwritable
     from ..segments import place_at
 
-    segments = view.segments()
+    with store.view() as view:
+        segments, streams = view.segments(), view.streams()
     size = sum(each.size for each in segments)
     for place in sorted({each.place for each in segments}):
         trouble = place_at(place).trouble()
         remedy = "mount the folder here, or make room" if trouble else ""
         detail = trouble or f"{size / _GIB:.1f} GiB of the log lie in segments, at {place}"
         yield Finding("segments", BAD if trouble else OK, detail, remedy)
+        here = [each for each in segments if each.place == place]
+        waiting = {each.name: each.size for each in here if each.last > streams[each.stream].counted}
+        try:
+            there = {each.name: each.size for each in place_at(place).list("")}
+        except Unwritable as error:
+            yield Finding("segments", BAD, f"{error}", "see that the place can be read from here")
+            continue
+        lost = {name for name, size in waiting.items() if there.get(name) != size}
+        with store.view() as view:  # a server may have joined and deleted some meanwhile
+            lost &= {each.name for each in view.segments() if each.place == place}
+        for name in sorted(lost):
+            what = "is damaged" if name in there else "is gone"
+            remedy = 'put it back: "A segment\'s file is lost" in docs/operator.md'
+            yield Finding("segments", BAD, f"{name}, which waits to be counted, {what} at {place}", remedy)
 
 
 def _fold(view: "View", now: UnixSeconds) -> Finding:

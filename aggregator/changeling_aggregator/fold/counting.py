@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -425,16 +425,20 @@ _V = TypeVar("_V", NodeTally, Attendance)
 
 @dataclass(frozen=True, slots=True)
 class TallyDifference:
-    """A node or closing, in words, whose count differs. stored, again: as stored, and as counted again."""
+    """How a survey's counts differ: on how many nodes and closings, and by how much at most.
+
+    most: of reports, entries, or what a slot holds; None where that is below the survey's minimum, and nobody's to see.
+    """
 
     survey: SurveyId
-    what: str
-    stored: str
-    again: str
+    nodes: int
+    closings: int
+    most: int | None
 
 
 def check(store: Store, open_: Open = open_requests) -> list[TallyDifference]:
-    """Where counting the log again comes to something else than is stored. Writes nothing. Raises what a fold raises.
+    """The surveys for which counting the log again comes to something else than is stored. Writes nothing. Raises what
+    a fold raises.
 
     open_: opens requests, here or in other processes.
     """
@@ -443,28 +447,32 @@ def check(store: Store, open_: Open = open_requests) -> list[TallyDifference]:
         again = _counted_again(view, open_, surveys)
         differences = []
         for id_, each in surveys.items():
-            stored = _in_words(each, everybody(view.counted_strata(id_, each.survey.plan)))
-            counted = _in_words(each, again[id_])
-            for what in sorted({*stored, *counted}):
-                one, other = stored.get(what, "nothing"), counted.get(what, "nothing")
-                if one != other:
-                    differences.append(TallyDifference(id_, what, one, other))
+            stored = _figures(each, everybody(view.counted_strata(id_, each.survey.plan)))
+            counted = _figures(each, again[id_])
+            apart = {what: _apart(stored.get(what, ()), counted.get(what, ())) for what in {*stored, *counted}}
+            differing = {what: by for what, by in apart.items() if by}
+            if differing:
+                most, nodes = max(differing.values()), sum(is_node for is_node, _, _ in differing)
+                shown = most if most >= each.survey.minimum else None
+                differences.append(TallyDifference(id_, nodes, len(differing) - nodes, shown))
         return differences
 
 
-def _in_words(of: StoredSurvey, tallies: Tallies) -> dict[str, str]:
-    """The counts of nodes and closings that are not sealed. Of periods after the last that counts some may have been
-    counted before the survey was ended: they are left out."""
-    words, tracks = dict[str, str](), of.survey.plan.tracks
+def _figures(of: StoredSurvey, tallies: Tallies) -> dict[tuple[bool, int, int], Sequence[int]]:
+    """The counts of nodes (by track and number) and of closings (by group and period) that are not sealed. Of periods
+    after the last that counts some may have been counted before the survey was ended: they are left out."""
+    figures, tracks = dict[tuple[bool, int, int], Sequence[int]](), of.survey.plan.tracks
     for (track, number), tally in tallies.items():
-        node = tracks[track].node(number)
-        if of.sealed < node.end <= of.last:
-            said = f"{tally.reports} reports, slots {tally.slots.tolist()}"
-            words[f"track {track}, node ({node.start}, {node.end}]"] = said
+        if of.sealed < tracks[track].node(number).end <= of.last:
+            figures[True, track, number] = tally.reports, *tally.slots.tolist()
     for (group, period), here in tallies.attendance.items():
         if of.sealed < period <= of.last:
-            words[f"group {group}, attendance at period {period}"] = str(here)
-    return words
+            figures[False, group, period] = here.heard, here.new, here.missed
+    return figures
+
+
+def _apart(one: Sequence[int], other: Sequence[int]) -> int:
+    return max((abs(a - b) for a, b in zip_longest(one, other, fillvalue=0)), default=0)
 
 
 def _counted_again(view: View, open_: Open, stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, Tallies]:

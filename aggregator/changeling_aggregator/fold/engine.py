@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -181,6 +181,7 @@ def _serve(pipe: "Connection[object, object]") -> None:
         signal.signal(each, signal.SIG_IGN)  # a signal to all: whoever started it ends it
     os.nice(NICENESS)
     log_in_json()
+    open_, seen = OpeningProcesses(), SeenIds()
     with suppress(EOFError, OSError):
         place, secret = cast(Any, pipe.recv())
         try:
@@ -189,7 +190,6 @@ def _serve(pipe: "Connection[object, object]") -> None:
             pipe.send(error)
             return
         pipe.send(None)
-        open_, seen = OpeningProcesses(), SeenIds()
         gc.freeze()
         while asked := cast(Any, pipe.recv()):
             now, closing = asked
@@ -203,7 +203,10 @@ def _serve(pipe: "Connection[object, object]") -> None:
             except Exception as error:
                 answer, seen = error, SeenIds()  # the database may have lost what was read, as a replica that took over
             pipe.send(answer)
-    os._exit(0)  # those that open end with this process; an orderly exit would wait for them, perhaps for ever
+    for opening in active_children():  # whatever they have in hand: to wait for that might take for ever
+        opening.kill()
+    open_.close()
+    os._exit(0)
 
 
 def _over(pipe: "Connection[object, object]", end: float) -> bool:

@@ -172,6 +172,7 @@ class Relay:
         self._forwarding: dict[SurveyId, Forwarding] = {}
         self._tasks: dict[SurveyId | None, asyncio.Task[None]] = {}  # that forward a survey; None: that asks the server
         self._surveys_asked = bool(self.copies.surveys)
+        self._is_denied = False
 
     @property
     def is_ready(self) -> bool:
@@ -193,6 +194,8 @@ class Relay:
     @property
     def notice(self) -> str:
         """The state of a relay that is in no trouble, in words."""
+        if self._is_denied:
+            return "the server takes nothing with this relay's token: what comes is kept"
         failing = any(forwarding.failures for forwarding in self._forwarding.values())
         return "forwarding fails at present: what comes is kept" if failing else "ok"
 
@@ -236,9 +239,26 @@ class Relay:
                     _log.warning("survey %s is not relayed yet: %s", id_.hex(), error)
         self._surveys_asked = True
 
+    async def try_token(self) -> None:
+        """See at the start whether the server takes uploads with this relay's token, or without where it has none.
+
+        An empty upload is sent, before anything came; else that would be noticed hours later, when a batch goes.
+        """
+        before = self._is_denied
+        try:
+            await self._upstream.upload([])
+            self._is_denied = False
+        except UpstreamTrouble as trouble:
+            self._is_denied = trouble.status in (401, 403)
+            if self._is_denied and not before:
+                _log.warning("%s to this relay: give it a token that uploads may be sent with, --token-file", trouble)
+
     async def _refresh_for_ever(self) -> None:
+        await self.try_token()
         while True:
             await self.refresh()
+            if self._is_denied:
+                await self.try_token()
             await asyncio.sleep(REFRESH_SECONDS)
 
     def _forward_all(self) -> None:

@@ -65,9 +65,10 @@ class HeardAt(Body):
 
 
 class SurveyStatus(Body):
-    """How far a survey is; the last three are for operators.
+    """How far a survey is; the last four are for operators.
 
     most_from_network: so many entries one network without an upload token can add to a closing; null for any number.
+    any_taken: whether anything of it was counted, shown or not, or waits to be.
     """
 
     survey: HexId
@@ -85,6 +86,7 @@ class SurveyStatus(Body):
     refused: dict[str, Count] | UnsetType = UNSET
     last_fold: Instant | UnsetType | None = UNSET
     unfolded_requests: Count | UnsetType = UNSET
+    any_taken: bool | UnsetType = UNSET
 
 
 class Folded(Body):
@@ -144,6 +146,7 @@ def show_status(request: Request) -> Response:
     if may(request, TokenScope.FOLD):
         with service.store.view() as view:
             refused, status.unfolded_requests = view.refusals(survey.id), view.log_state().unfolded
+            status.any_taken = view.anything_taken(survey.id)
         status.refused = {reason.value: count for reason, count in sorted(refused.items())}
         last = service.folding.last_fold
         status.last_fold = None if last is None else format_instant(last)

@@ -325,7 +325,8 @@ DENIALS_SECONDS = 10.0
 """Denials that are alike are logged once in such a time, with their number, so that strangers fill no log."""
 UNNAMED_PROXY = (
     "somebody who is no trusted proxy sends X-Forwarded-For: if that is your proxy, name its address with --proxy, or "
-    "in a container the bridge's; until then all whom it speaks for share one limit"
+    "in a container the bridge's; until then all whom it speaks for share one limit, or, if it is on this machine, "
+    "have none"
 )
 FROM_ONE_NETWORK = "more comes from your network than this server takes from one without an upload token"
 DENIED = {401, 403, 429}

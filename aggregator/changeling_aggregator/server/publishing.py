@@ -7,7 +7,9 @@ What is published stays as it is, so publishing it again changes nothing. Sealin
 from collections.abc import Callable
 
 from changeling_protocol import (
+    LAST_INSTANT,
     EarlyEnd,
+    SealingKey,
     Survey,
     SurveyId,
     UnderstatedEpsilon,
@@ -28,7 +30,7 @@ from ..errors import TurnedDown
 from ..fold import MOST_RETENTION_SECONDS
 from ..store import StoredSurvey, TokenScope, Transaction
 from .http import OPEN_TO_ALL, cache_control_of_keys, json, packed, tagged
-from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth
+from .openapi import Binary, Body, Described, HexId, Instant, Period, Signed, Truth
 from .requests import asked_by, id_in_path, read_body, reading_signed, require, service_of, survey_in_path
 from .service import Service
 
@@ -68,6 +70,12 @@ class Published(Body):
     """The id of a survey or of a key that is published."""
 
     id: str
+
+
+class KeyPublished(Published):
+    """The id of a key that is published. without_key: spans beside it, from and until, in which no key is valid."""
+
+    without_key: list[tuple[Instant, Instant]]
 
 
 class KeyList(Body):
@@ -243,7 +251,7 @@ async def list_keys(request: Request) -> Response:
 
 
 @Described(
-    gives={200: {JSON: Published}, 201: {JSON: Published}},
+    gives={200: {JSON: KeyPublished}, 201: {JSON: KeyPublished}},
     takes={MSGPACK: Signed},
     refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT),
     scope=TokenScope.SURVEY_WRITE,
@@ -258,5 +266,33 @@ async def put_key(request: Request) -> Response:
     signed = await read_body(request, MOST_SIGNED_BYTES)
     with reading_signed():
         key = signed_key(signed, service.settings.authority)
+    now = service.clock()
+    if key.expires <= now and not _is_known(signed, service):
+        sentence = (
+            f"the key expired at {_shown(key.expires)}, and would be destroyed at once: sign its request again, with a "
+            "later --expires"
+        )
+        raise TurnedDown(ErrorCode.CONFLICT, sentence)
     added = await _published(service, lambda writing: writing.publish_key(key, signed))
-    return json(Published(id=key_id(key.public).hex()), 201 if added else 200)
+    gaps = _gaps_beside(key, service, now) if isinstance(key, SealingKey) else []
+    return json(KeyPublished(id=key_id(key.public).hex(), without_key=gaps), 201 if added else 200)
+
+
+def _is_known(signed: bytes, service: Service) -> bool:
+    return any(each.signed == signed for each in service.registry.keys.values())
+
+
+def _gaps_beside(key: SealingKey, service: Service, now: UnixSeconds) -> list[tuple[str, str]]:
+    """The spans just before and just after a key, from now on, in which no sealing key is valid, each from and until.
+
+    After the last key there is no such span: nothing ends it yet.
+    """
+    others = [each.key for each in service.registry.keys.values() if each.key != key]
+    before = max((each.expires for each in others if each.expires <= key.begins), default=0)
+    after = min((each.begins for each in others if each.begins >= key.expires), default=key.expires)
+    spans = (max(before, int(now)), key.begins), (max(key.expires, int(now)), after)
+    return [(_shown(begins), _shown(ends)) for begins, ends in spans if begins < ends]
+
+
+def _shown(time: int) -> str:
+    return format_instant(UnixSeconds(min(time, LAST_INSTANT)))

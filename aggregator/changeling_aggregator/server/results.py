@@ -263,9 +263,14 @@ def _period(asked: Any, name: str, published: StoredSurvey, last_shown: int, now
     if period is not UNSET:
         return check_closed(published, period, now)
     if last_shown == 0:
+        sealed = (
+            f"those up to period {published.sealed} are sealed, with too few reports to be shown, or none"
+            if published.sealed
+            else "none has been sealed, which it is when its grace is over"
+        )
         raise NotEstimable(
             f"nothing of this survey is shown yet: no period has closed with {enough(published.survey.minimum):,} "
-            "reports on each node and stratum, and none has been sealed, which it is when its grace is over"
+            f"reports on each node and stratum, and {sealed}"
         )
     return last_shown
 

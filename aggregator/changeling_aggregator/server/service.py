@@ -28,7 +28,7 @@ from changeling_protocol import SurveyId, UnixMilliseconds, UnixSeconds
 from ..errors import FoldOver, Overloaded
 from ..fold import MOST_AHEAD_MS, FoldEngine, FoldProcess, FoldReport, fold
 from ..ingest import Committer, Registry
-from ..logs import log_failure
+from ..logs import LoggedOutage
 from ..store import Store
 from .clock import Clock, GuardedClock
 from .http import Bodies, Rates, Traffic, keep_latest
@@ -327,16 +327,18 @@ class FoldLoop:
         return fold(self._store, now, closing=closing, stop=self._stop.is_set)
 
     def _run(self) -> None:
+        outage = LoggedOutage(_log, "the fold failed and will be tried again", "the fold works again")
         while not self._stop.wait(EVERY_SECONDS):
             try:
                 while self._fold_some().behind and not self._stop.is_set():
                     pass
+                outage.succeeded()
             except FoldOver as error:
                 self._over = error
                 return
             except Exception as error:  # a full disk today is no reason not to try again
                 if not self._stop.is_set():  # else its process was ended
-                    log_failure(_log, "the fold failed and will be tried again", error)
+                    outage.failed(error)
 
 
 Admission: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[str | None]]
@@ -423,8 +425,11 @@ class Service:
 
     def _write_back(self) -> None:
         """Put what uploads wrote to its place, so that no upload waits for it; the fold does so once it has counted."""
+        failing = "what uploads wrote cannot be put to its place, which will be tried again"
+        outage = LoggedOutage(_log, failing, "what uploads wrote is put to its place again")
         while not self._stop.wait(WRITE_BACK_SECONDS):
             try:
                 self.store.write_back()
+                outage.succeeded()
             except Exception as error:  # a full disk today is no reason not to try again
-                log_failure(_log, "what uploads wrote cannot be put to its place, which will be tried again", error)
+                outage.failed(error)

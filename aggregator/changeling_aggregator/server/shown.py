@@ -34,7 +34,7 @@ from changeling_statistics import (
 )
 
 from ..ingest import Registry
-from ..logs import log_failure
+from ..logs import LoggedOutage
 from ..store import SigningKey, SnapshotProgress, Store, StoredSurvey, StratumCounts, StratumKey, everybody
 from .clock import Clock
 from .http import COMPRESSION, PackedFile, keep_latest
@@ -265,11 +265,13 @@ class Editions:
         }
 
     def _run(self) -> None:
-        rest = 0.0
+        rest, failing = 0.0, "no editions can be made now, which will be tried again"
+        outage = LoggedOutage(_log, failing, "editions can be made again")
         while not self._stop.wait(max(LOOK_SECONDS, rest)):
             began = perf_counter()
             try:
                 self.look()
+                outage.succeeded()
             except Exception as error:  # a full disk today is no reason not to try again
-                log_failure(_log, "no editions can be made now, which will be tried again", error)
+                outage.failed(error)
             rest = (perf_counter() - began) * (1 / SHARE - 1)

@@ -129,6 +129,7 @@ class Database(ABC):
 STORE_KEY_BYTES = 32
 PRIVATE_BYTES = 32
 _NONCE_BYTES = 12
+_LOST_STORE_KEY = 'if that is lost, restore a backup into a new store: "The store key is lost" in docs/operator.md'
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +162,15 @@ class AtRest:
         if len(kept) == PRIVATE_BYTES:
             return kept
         if self.secret is None:
-            raise StoreError("the store's private keys are encrypted: give the store key that they are under")
+            raise StoreError(
+                f"the store's private keys are encrypted: give the store key that they are under; {_LOST_STORE_KEY}"
+            )
         try:
             return AESGCM(self.secret).decrypt(kept[:_NONCE_BYTES], kept[_NONCE_BYTES:], id_)
         except InvalidTag:
-            raise StoreError("the store's private keys are encrypted under another store key than the given") from None
+            raise StoreError(
+                f"the store's private keys are encrypted under another store key than the given; {_LOST_STORE_KEY}"
+            ) from None
 
 
 IN_CLEAR = AtRest()

@@ -36,7 +36,7 @@ from ..segments import LoggedRequest
 from .counts import AttendanceKey, TallyKey, WriteCounts
 from .files import FileKind, ReadFiles, Segment, WriteFiles, requests_between, rows_of
 from .registry import expired
-from .schema import cursors, files, keys, log, runs, store, streams, surveys
+from .schema import cursors, files, keys, log, runs, store, streams, surveys, tallies
 
 _AT_ONCE = 500
 _MOST_DELETED = 20_000
@@ -216,6 +216,19 @@ class ReadLog(ReadFiles):
     def log_state(self) -> LogState:
         """How much the log holds, and how far it is counted; by one statement."""
         return LogState(*self._connection.execute(_STATE).one())
+
+    def anything_taken(self, survey: SurveyId) -> bool:
+        """Tell whether anything of a survey is counted, shown or not, or waits to be.
+
+        For operators alone: it is a bit of a count that may be below the survey's minimum.
+        """
+        counted = select(tallies.c.survey).where(tallies.c.survey == survey).limit(1)
+        waiting = self._segments(files.c.last > cursors.c.position)
+        return (
+            self._connection.execute(counted).first() is not None
+            or any(each.survey == survey for each in self._behind().values())
+            or any(survey in (each.survey_ids or [survey]) for each in waiting)
+        )
 
     def anything_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> bool:
         """Tell whether `Transaction.delete_overdue` would find anything."""

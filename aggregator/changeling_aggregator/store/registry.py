@@ -305,6 +305,10 @@ class ReadRegistry(Bound):
         opened = ((id_, self._at_rest.taken(kept, id_)) for kept, id_ in self._private_halves(_SEALING))
         return {id_: X25519PrivateKey.from_private_bytes(private) for id_, private in opened}
 
+    def keys_in_clear(self) -> list[bytes]:
+        """The ids of all keys, results keys included, whose private half is here and not encrypted."""
+        return sorted(id_ for kept, id_ in self._private_halves() if len(kept) == PRIVATE_BYTES)
+
     def signing_key(self, now: UnixSeconds) -> SigningKey | None:
         """The key to sign with now, Unix seconds: a certified one while it is valid, else the newest; None without any.
 
@@ -404,9 +408,9 @@ class WriteRegistry(ReadRegistry):
     def publish_key(self, key: SealingKey | ResultsKey, signed: bytes) -> bool:
         """Put a checked signature to a key made here; False where the same one is there already.
 
-        Raises ValueError where the key was not made here; and where a sealing key is destroyed, was published with
-        other dates, or is valid while another is: of two keys the later begins in the second in which the earlier
-        expires, so that there is always one.
+        Raises ValueError where the key was not made here; and where a sealing key's private half is not here, though
+        the same signature may be; where it was published with other dates, or is valid while another is: of two keys
+        the later begins in the second in which the earlier expires, so that there is always one.
         """
         is_sealing = isinstance(key, SealingKey)
         purpose, option = (_SEALING, "") if is_sealing else (_RESULTS, " --results")
@@ -415,13 +419,16 @@ class WriteRegistry(ReadRegistry):
         row = next((row for row in rows if row.id == key_id(key.public)), None)
         if row is None:
             raise ValueError(f"this server did not make that key: ask it for one with `changeling keys new{option}`")
+        if isinstance(key, SealingKey) and row.private is None:
+            raise ValueError(
+                "that key was published before, and its private half is not in this store: it is destroyed, or the "
+                "store was restored from a backup, which has none; make a new key instead"
+            )
         if row.signed == signed:
             return False
         if isinstance(key, SealingKey):
             if row.signed is not None:
                 raise ValueError("that key is published already, with other dates: make a new one instead")
-            if row.private is None:
-                raise ValueError("that key's private half is destroyed: make a new one instead")
             _check_alone(key, (each.key for each in published(self.sealing_keys()).values()))
         signing = update(keys).where(keys.c.id == row.id)
         self._connection.execute(signing.values(signed=signed, begins=key.begins, expires=key.expires))

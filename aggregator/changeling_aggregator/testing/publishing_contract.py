@@ -175,7 +175,7 @@ class PublishingContract(OpenedStore):
         sql(store, "UPDATE keys SET private = NULL")
         with store.transaction() as writing:
             assert published(writing.sealing_keys()) == {}
-            with pytest.raises(ValueError, match="private half is destroyed"):
+            with pytest.raises(ValueError, match="private half is not in this store"):
                 publish(writing, other)
             assert {each.state(25) for each in writing.sealing_keys()} == {KeyState.DESTROYED}
 

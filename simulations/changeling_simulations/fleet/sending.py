@@ -106,8 +106,8 @@ _ALL_TAKEN = encode_acknowledgement({})
 _TAKEN, _TOO_MANY, _OVERLOADED = 200, 429, 503
 _MOST_WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
-_MOST_FAILURES = 100
-"""So often in a row a connection may break, over all of them, before the server is given up."""
+_MOST_SECONDS_WITHOUT = 60.0
+"""So long no request may be answered, on any connection, before the server is given up: one that restarts is back."""
 
 
 class SendingFailed(OSError):
@@ -143,19 +143,25 @@ def send(
     *,
     connections: int = 32,
     seconds_of_one: float = 0.0,
+    done: Callable[[int], None] = lambda _: None,
 ) -> Sent:
     """Send requests until all are taken.
 
     requests: when each is due, in seconds from any moment on, rising, and its body. server: a base URL.
     token: shown with each. seconds_of_one: so long a second of theirs takes here; 0 sends each as soon as a connection
-    is free. Raises SendingFailed.
+    is free. done: called with how many requests are taken, again and again. Raises SendingFailed.
     """
-    return asyncio.run(_Sender(requests, server, token, seconds_of_one).run(connections))
+    return asyncio.run(_Sender(requests, server, token, seconds_of_one, done).run(connections))
 
 
 class _Sender:
     def __init__(
-        self, requests: Iterator[tuple[float, bytes]], server: str, token: str | None, seconds_of_one: float
+        self,
+        requests: Iterator[tuple[float, bytes]],
+        server: str,
+        token: str | None,
+        seconds_of_one: float,
+        done: Callable[[int], None],
     ) -> None:
         parts = urlsplit(server)
         self._host, self._tls = parts.hostname or "", parts.scheme == "https"
@@ -165,12 +171,12 @@ class _Sender:
             f"POST {parts.path.rstrip('/')}{UPLOADS} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n{shown}"
             f"content-type: {MSGPACK}\r\ncontent-length: "
         ).encode()
-        self._requests, self._speed = requests, seconds_of_one
+        self._requests, self._speed, self._done = requests, seconds_of_one, done
         self._again: deque[tuple[float, bytes]] = deque()
         self._sent = Sent()
         self._first: float | None = None
         self._begin = self._open_at = 0.0
-        self._failures = 0
+        self._failing_since: float | None = None
 
     async def run(self, connections: int) -> Sent:
         self._begin = self._open_at = asyncio.get_running_loop().time()
@@ -217,7 +223,7 @@ class _Sender:
                     streams = None
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
-                self._failures = 0
+                self._failing_since = None
                 if status == _TAKEN:
                     self._taken(content)
                     self._sent.latencies.append(loop.time() - moment)
@@ -242,6 +248,7 @@ class _Sender:
 
     def _taken(self, content: bytes) -> None:
         self._sent.requests += 1
+        self._done(self._sent.requests)
         if content == _ALL_TAKEN:
             return
         try:
@@ -263,9 +270,11 @@ class _Sender:
         self._open_at = max(self._open_at, asyncio.get_running_loop().time() + min(wait, _MOST_WAIT_SECONDS))
 
     def _failed(self, error: Exception) -> None:
-        self._failures += 1
-        if self._failures > _MOST_FAILURES:
-            raise SendingFailed(f"the server cannot be reached: {error}") from error
+        now = asyncio.get_running_loop().time()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since >= _MOST_SECONDS_WITHOUT:
+            raise SendingFailed(f"the server cannot be reached for {_MOST_SECONDS_WITHOUT:g} s: {error}") from error
 
 
 async def _close(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None) -> None:

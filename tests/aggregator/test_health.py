@@ -77,7 +77,8 @@ def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch, caplog, e
         assert (failed.levelname, failed.getMessage(), failed.exc_info is not None) == logged
         monkeypatch.setattr("changeling_aggregator.server.service.fold", folding)
         assert eventually(lambda: get("/readyz").json()["status"], "ok")
-        assert eventually(lambda: caplog.messages[1:], ["the fold works again"])
+        # Other servers in this process have folded by the same function: each of them has said so once, too.
+        assert eventually(lambda: caplog.messages.count("the fold works again"), caplog.messages.count(logged[1]))
 
 
 def test_a_fold_that_dies_as_it_was_asked_for_is_an_answer_and_a_line(store, caplog):

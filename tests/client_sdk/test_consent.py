@@ -477,3 +477,17 @@ def test_a_sound_database_of_the_host_is_not_destroyed_for_the_lock_beside_it(tm
         client(tmp_path, FakeServer(), Clock(), consent=False).close()
     assert place.exists()
     assert place.read_bytes() == before
+
+
+def test_a_store_whose_head_is_damaged_is_destroyed_without_consent(tmp_path):
+    """With the mark the number of SQLite's format as well, which stands before it in the same 28 bytes: all else is
+    there, and the answers are."""
+    server, clock = lived(tmp_path)
+    pieces = everything_in(tmp_path)
+    file = tmp_path / "store.db"
+    content = bytearray(file.read_bytes())
+    content[44:72] = b"\xff" * 28
+    file.write_bytes(content)
+    with suppress(StoreUnusable):
+        client(tmp_path, server, clock, consent=False).close()
+    assert_nothing_left(tmp_path, pieces)

@@ -10,7 +10,7 @@ from traceback import format_exception
 
 import pytest
 from changeling_client import BadEnrolment, EnrolmentOver, Recorded, Status
-from changeling_client.testing import stored
+from changeling_client.testing import make_survey, stored
 from changeling_protocol import (
     OFFSETS,
     AtMost,
@@ -459,3 +459,19 @@ def test_the_offset_is_drawn_once_and_a_store_that_was_put_back_has_the_same(joi
     device = begin(after=device).device
     device.join(made.id).question("minutes").record(12)
     assert [entry.stratum for entry, _ in stored(device, made.id)] == before
+
+
+@pytest.mark.parametrize("answer", ["tea", None], ids=["recorded", "taken back"])
+def test_a_record_that_names_its_question_is_kept_after_one_that_did_not(kit, answer):
+    """The one that names none, in a survey that turns out to ask two, answers nothing; so the other repeats nothing."""
+    device, server = kit()
+    made = make_survey(question=[Question(name, "?", ("tea", "coffee"), AtMost(3)) for name in ("drink", "other")])
+    handle = device.join(made.id)
+    drink = handle.question("drink")
+    drink.record("coffee")
+    for asked in (handle, drink):
+        asked.retract() if answer is None else asked.record(answer)
+    server.publish(made)
+    device.flush()
+    assert handle.status is Status.JOINED
+    assert drink.answer() == answer

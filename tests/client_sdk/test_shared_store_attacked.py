@@ -59,6 +59,41 @@ def test_no_table_of_the_host_is_dropped_without_consent(postgresql, theirs):
     assert {name for (name,) in left} == {"format", "device", "entries"}
 
 
+def tables_in(postgresql, schema):
+    return {name for (name,) in postgresql.sql(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")}
+
+
+@pytest.mark.parametrize("loss", ["COMMENT ON TABLE {}.format IS NULL", "DROP TABLE {}.format"])
+def test_a_store_that_lost_its_mark_is_destroyed_without_consent(postgresql, loss):
+    """A dump without comments brings none back. The answers stand in the tables that are left."""
+    database = postgresql.new()
+    schema = database.rpartition("%3D")[2]
+    pods = Pods(database=database)
+    with pods.client(key=b"K" * 32) as client:
+        pods.join(client).record("tea")
+    postgresql.sql(loss.format(schema))
+    with suppress(StoreUnusable):
+        pods.client(key=None, consent=False).close()
+    assert not tables_in(postgresql, schema)
+
+
+@pytest.mark.parametrize("key", [None, b"K" * 32], ids=["wiped", "destroyed"])
+def test_of_a_store_that_lost_a_table_no_other_schemas_table_is_taken_for_it(postgresql, key):
+    """Where the search path leads on to the host's own schema, which has a table of that name."""
+    database = postgresql.new()
+    schema, theirs = (each.rpartition("%3D")[2] for each in (database, postgresql.new()))
+    pods = Pods(database=f"{database}%2C{theirs}")
+    with pods.client() as client:
+        pods.join(client).record("tea")
+    postgresql.sql(f"CREATE TABLE {theirs}.servers (url text)")
+    postgresql.sql(f"INSERT INTO {theirs}.servers VALUES ('theirs')")
+    postgresql.sql(f"DROP TABLE {schema}.servers")
+    with suppress(StoreUnusable):
+        pods.client(key=key, consent=False).close()
+    assert tables_in(postgresql, theirs) == {"servers"}
+    assert postgresql.sql(f"SELECT url FROM {theirs}.servers") == [("theirs",)]
+
+
 def new_elsewhere(postgresql):
     """Another database than the store's, with the table of the recipe of docs/app.md."""
     database = postgresql.new()

@@ -27,9 +27,10 @@ from .transport import NetworkTime
 LONGEST_WAIT_SECONDS = 900.0
 """A device looks at its clock again after so long: it may have slept, or been set."""
 SOONEST_SECONDS = 1.0
-RETRY_SECONDS = 5.0
-"""Another process that reports may have ended after so long. After trouble that no server is to blame for each wait is
-twice the one before, as a witness is asked each time."""
+RETRY_SECONDS, LONGEST_BUSY_SECONDS = 5.0, 60.0
+"""Another process that reports may have ended after so long; each wait for it is longer by as much as the first, up to
+a minute, as it may hang. After trouble that no server is to blame for each is twice the one before, as a witness is
+asked each time."""
 FLUSH_SECONDS = 60.0
 NO_STORE = "the store cannot be used"
 JOINED_JUST_NOW_SECONDS, RECORDED_JUST_NOW_SECONDS = 1.0, 0.1
@@ -170,7 +171,8 @@ class Device(Forks):
             kept = entries.load(db, self.store.wrapping, id_, number)
         asked = known.status is Status.ASKED
         place = 0 if asked else place_of(known.survey, question)
-        waiting = kept.waiting_about(question) if asked else waiting_for_time(known.survey, kept, place)
+        about = kept.waiting_about(question) if asked else ()
+        waiting = [each.answer for each in about] if asked else waiting_for_time(known.survey, kept, place)
         if waiting or asked:
             return waiting[-1] if waiting else None
         state = current(kept.held[place].states)
@@ -447,6 +449,8 @@ class Reporter(Forks):
         self._wanted = False
         self._told = False
         """True if the app was told that there is no thread."""
+        self._busy = 0
+        """How many flushes in a row have found another process at work."""
         self._vain = 0
         """How many flushes in a row have met trouble, or have left due what was."""
         self._due_ms: UnixMilliseconds | None = None
@@ -501,7 +505,8 @@ class Reporter(Forks):
         """
         try:
             flushed = self._device.flush(FLUSH_SECONDS, unbidden=True)
-            return RETRY_SECONDS if flushed.trouble == ANOTHER_REPORTS else self._until_next(flushed)
+            self._busy = self._busy + 1 if flushed.trouble == ANOTHER_REPORTS else 0
+            return min(RETRY_SECONDS * self._busy, LONGEST_BUSY_SECONDS) if self._busy else self._until_next(flushed)
         except ClientClosed:  # or without consent, until it is given again
             pass
         except ClientError as error:

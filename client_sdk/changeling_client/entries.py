@@ -289,9 +289,9 @@ class Entry(NamedTuple):
     def __repr__(self) -> str:
         return "<an entry>"
 
-    def waiting_about(self, question: str) -> list[Answer | None]:
-        """The answers that wait to be judged and may be about a question: the only one may be named, or not."""
-        return [each.answer for each in self.pending if each.question == question or "" in (question, each.question)]
+    def waiting_about(self, question: str) -> list[Pending]:
+        """What waits to be judged and may be about a question: the only one may be named, or not."""
+        return [each for each in self.pending if each.question == question or "" in (question, each.question)]
 
     def waiting_for(self, pending: Pending) -> "Entry":
         """The entry with one more answer that waits to be judged."""

@@ -52,6 +52,15 @@ _SESSION = (
     "SET tcp_keepalives_count = 3",
     "SET idle_in_transaction_session_timeout = '30s'",  # of a process that was stopped
 )
+_OWN_SCHEMA = """
+SELECT set_config('search_path', quote_ident(coalesce(
+    (SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+        WHERE pg_class.oid = to_regclass('format')),
+    current_schema()
+)), false) WHERE current_schema() IS NOT NULL
+"""
+"""Nothing but the schema that the store is in, or would be made in, is looked into from now on: where one of its tables
+is gone, another's of that name is left alone."""
 _MAKING = f"SELECT pg_advisory_xact_lock({APPLICATION})"
 _REPORTING = f"({APPLICATION}::bigint << 32) | 'format'::regclass::oid::bigint"
 _MARK = "a store of changeling-client"
@@ -104,28 +113,43 @@ class StoreDatabase:
         """Connects; each statement is a transaction of its own, unless one is begun."""
         told = conninfo_to_dict(self.told)
         limits = {name: value for name, value in _LIMITS.items() if name not in told}
-        return psycopg.connect(make_conninfo(self.told, **limits), autocommit=True, cursor_factory=psycopg.RawCursor)
+        connection = psycopg.connect(
+            make_conninfo(self.told, **limits), autocommit=True, cursor_factory=psycopg.RawCursor
+        )
+        try:
+            connection.execute(_OWN_SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def exists(self) -> bool:
         """True if the store's tables are there. Raises StoreBusy if the database cannot be reached."""
         with _store_errors(str(self)), self.connect() as connection:
-            return connection.execute("SELECT to_regclass('format')").fetchone() != (None,)
+            tables = _tables_there(connection)
+            return "format" in tables or tables >= TABLE_NAMES
 
     def open(self, key: bytes | None) -> "PostgreSQLStore":
         """Opens the store, and makes its tables if there are none. Raises a store's errors."""
         return PostgreSQLStore(self, key)
 
     def is_ours(self) -> bool:
-        """True if there is a table of a store with its mark. Raises StoreBusy if the database cannot be reached."""
+        """True if there are all tables of a store, or its mark. Raises StoreBusy if the database cannot be reached."""
         with _store_errors(str(self)), self.connect() as connection:
             mark = connection.execute("SELECT obj_description(to_regclass('format'), 'pg_class')").fetchone()
-            return mark == (_MARK,)
+            return mark == (_MARK,) or _tables_there(connection) >= TABLE_NAMES
 
     def destroy(self) -> None:
         """Drops all tables of a store. Raises StoreReadOnly."""
         with _store_errors(str(self)), self.connect() as connection:
             connection.execute(f"SET lock_timeout = '{store.BUSY_SECONDS}s'")
             connection.execute(f"DROP TABLE IF EXISTS {', '.join(('format', *sorted(TABLE_NAMES)))} CASCADE")
+
+
+def _tables_there(connection: "psycopg.Connection[Any]") -> set[str]:
+    """The names of the tables in the store's own schema."""
+    rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    return {name for (name,) in rows}
 
 
 class _Connection:
@@ -199,7 +223,7 @@ class PostgreSQLStore(ClientStore):
         """Makes the tables, unless another pod does so first."""
         with connection.opened.transaction():
             connection.execute(_MAKING)
-            if connection.execute("SELECT to_regclass('format')").fetchone() == (None,):
+            if "format" not in _tables_there(connection.opened):  # to_regclass may remember that it was not there
                 query = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
                 if connection.execute(query).fetchone() != (0,):
                     raise StoreUnusable(

@@ -375,9 +375,9 @@ def _keep(
 
 def _kept_for_later(entry: Entry, pending: Pending) -> tuple[Entry, Recorded]:
     """Keeps an answer for a survey that is not known yet."""
-    answer = pending.answer
     before = entry.waiting_about(pending.question)
-    if (before[-1] if before else None) == answer:
+    last = (before[-1].question, before[-1].answer) if before else (pending.question, None)
+    if last == (pending.question, pending.answer):  # by another name it may be about another question
         return entry, Recorded.UNCHANGED
     return entry.waiting_for(pending), Recorded.PENDING
 

@@ -39,6 +39,8 @@ _MARK_AT = 68
 """Where a file of SQLite says which program it belongs to."""
 _NOT_NOW = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR_WRITE")
 """Errors for which the past is erased later: another process is at work, or there is no room on the disk."""
+_NOT_READABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_IOERR")
+"""Errors that say nothing of what is in a file."""
 _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",
@@ -84,7 +86,7 @@ class StoreFile:
             with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True)) as connection:
                 names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         except sqlite3.Error as error:
-            return not getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+            return getattr(error, "sqlite_errorname", "").startswith(_NOT_READABLE)
         return bool(names) and not names >= TABLE_NAMES
 
     def destroy(self) -> None:

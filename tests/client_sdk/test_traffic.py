@@ -300,7 +300,7 @@ def test_who_waits_for_another_process_that_reports_goes_on_soon_after_it_has_en
     clock.now = START + 80
     reporter, store = Reporter(device._device), device._device.store
     held = store.reporting._take()
-    assert [reporter.step() for _ in range(4)] == [5.0] * 4
+    assert [reporter.step() for _ in range(14)] == [min(5.0 * number, 60.0) for number in range(1, 15)]
     assert not server.reports()
     store.reporting._give(held)
     reporter.step()

@@ -59,6 +59,7 @@ def verify(
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
+            (keep / name).unlink(missing_ok=True)  # a link, perhaps, which is not written through
             (keep / name).write_bytes(content)
     if wrong:
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,10 @@ def operated(tmp_path):
     printed = ""
     try:
         for command in commands_of(block_with("changeling serve --store server.db", "console")):
+            if "|" in command:  # a shell's, of programs that the machine has
+                line = " ".join(word if word == "|" else shlex.quote(word) for word in command)
+                subprocess.run(["sh", "-c", line], check=True, cwd=tmp_path)
+                continue
             words = [str(COMMANDS / command[0]), *(word.replace(":8080", f":{port}") for word in command[1:])]
             if "--start" in words:
                 words[words.index("--start") + 1] = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 86_400))

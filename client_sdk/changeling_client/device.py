@@ -169,12 +169,12 @@ class Device(Forks):
             return None
         with self.store.transaction() as db:
             kept = entries.load(db, self.store.wrapping, id_, number)
-        asked = known.status is Status.ASKED
-        place = 0 if asked else place_of(known.survey, question)
-        about = kept.waiting_about(question) if asked else ()
-        waiting = [each.answer for each in about] if asked else waiting_for_time(known.survey, kept, place)
-        if waiting or asked:
-            return waiting[-1] if waiting else None
+        if known.status is Status.ASKED:
+            about = kept.waiting_about(question)
+            return about[-1].answer if about else None
+        place = place_of(known.survey, question)
+        if waiting := waiting_for_time(known.survey, kept, place):
+            return waiting[-1]
         state = current(kept.held[place].states)
         return None if state == NULL else known.survey.questions[place].answers[state - 1]
 
